@@ -7,12 +7,16 @@
 - prefix: seconds to the first token of a prompt of 2,048 tokens, read and known.
 - company: of each model, the share of tokens that are those of `generate`, alone and among 63 others.
 - sessions: texts at once, tokens a second, the memory of their states; saving and continuing states.
+- cycles: of each model, a text in 1,000 turns: each forks the saved state, deletes it, restores the copy, generates a
+  token and saves. Whether all tokens and the last state are, bit for bit, those of a text without turns.
+- million: 1,000,000 saved states of an LSTM in a folder: bytes, time to save, to open, to continue any one.
 
 The HTTP side is measured by load generators that are not ours: docs/serving.md says how.
 """
 
 import asyncio
 import json
+import os
 import random
 import statistics
 import tempfile
@@ -22,6 +26,7 @@ from typing import Any
 
 import torch
 from command_line import device_of, need_gpu, options, positive, write
+from safetensors.torch import load as from_safetensors
 
 import statewise as sw
 from statewise.core import state_bytes
@@ -29,6 +34,7 @@ from statewise.decoding import Sampling
 from statewise.models import LINEAGE
 from statewise.serving import Engine, Event, Job
 from statewise.serving.pool import NewRow, Pool
+from statewise.serving.store import New
 from statewise.specs import ServingSpec
 from statewise.training import make_display
 
@@ -209,6 +215,7 @@ async def sessions(folder: Path, device: str, streams: int, width: int, depth: i
         again = Asked(engine, "lstm", [1], max_tokens=1, ignore_end=True, start=f"s{rng.randrange(streams)}")
         await again.over.wait()
         resumed.append(again.first)
+    size = engine.store.describe("s0", "")["bytes"]
     engine.stop()
     return {
         "texts at once": round(most),
@@ -218,7 +225,7 @@ async def sessions(folder: Path, device: str, streams: int, width: int, depth: i
         "MB of the states in use": round(streams * one / 1e6, 1),
         "MB held, known prompts included": round(held / 1e6, 1),
         "saved states": streams,
-        "bytes of a saved state": engine.store.list("")[0]["bytes"],
+        "bytes of a saved state": size,
         "ms to the first token of a saved text (median, worst of 200)": [
             round(1000 * statistics.median(resumed), 2),
             round(1000 * max(resumed), 2),
@@ -226,15 +233,115 @@ async def sessions(folder: Path, device: str, streams: int, width: int, depth: i
     }
 
 
+async def cycles(folder: Path, device: str, turns: int) -> dict[str, Any]:
+    found = {}
+    for row in LINEAGE:
+        run = made(row.name, folder, device, **({} if row.name == "markov" else {"width": 32, "depth": 2}))
+        way, prompt = Sampling(seed=7), [1, 2, 3]
+        options: dict[str, Any] = {"sampling": way, "ignore_end": True}
+        engine = await started({row.name: run}, batch_invariant=True)
+        longest = (engine.models[row.name].max_context or turns + len(prompt)) - len(prompt)
+        same = states = texts = 0
+        left = turns
+        while left:
+            length = min(left, longest)
+            whole = Asked(engine, row.name, prompt, max_tokens=length, save="whole", **options)
+            await whole.over.wait()
+            ids: list[int] = []
+            first = Asked(engine, row.name, prompt, max_tokens=0, save="a", **options)
+            await first.over.wait()
+            for _ in range(length):
+                engine.store.fork("a", "", "b")
+                engine.store.delete("a", "")
+                turn = Asked(engine, row.name, [], max_tokens=1, start="b", save="a", **options)
+                await turn.over.wait()
+                ids += turn.ids
+            same += sum(a == b for a, b in zip(ids, whole.ids, strict=True))
+            a, b = (bits_of(engine.store.get(name, "").content) for name in ("a", "whole"))
+            states += a == b
+            texts += 1
+            left -= length
+        engine.stop()
+        found[row.name] = {"turns": turns, "equal tokens": same, "equal last states": f"{states} of {texts}"}
+    return found
+
+
+def bits_of(content: bytes) -> dict[str, tuple[Any, ...]]:
+    """The tensors of a saved state; the order of names in the file may differ."""
+    return {name: (t.dtype, t.shape, t.numpy().tobytes()) for name, t in from_safetensors(content).items()}
+
+
+async def million(folder: Path, device: str, count: int, width: int, depth: int) -> dict[str, Any]:
+    run = made("lstm", folder, device, width=width, depth=depth)
+    kept, rng = folder / "million", random.Random(0)
+    settings: dict[str, Any] = {"states": str(kept), "state_count": 2 * count}
+    engine = await started({"lstm": run}, **settings)
+    seed = Asked(engine, "lstm", [1, 2, 3], max_tokens=4, ignore_end=True, save="seed")
+    await seed.over.wait()
+    saved = engine.store.get("seed", "")
+    began = time.perf_counter()
+    for begin in range(0, count, 256):  # as the engine does while the disk is busy
+        numbers = range(begin, min(begin + 256, count))
+        engine.store.put_all([New(f"s{n}", "", "lstm", saved.content, saved.tokens) for n in numbers])
+    saving = time.perf_counter() - began
+    alone = []
+    for number in range(100):
+        began = time.perf_counter()
+        engine.store.put(f"t{number}", "", "lstm", saved.content, saved.tokens)
+        alone.append(time.perf_counter() - began)
+    engine.stop()
+    before = resident()
+    began = time.perf_counter()
+    engine = await started({"lstm": run}, **settings)
+    opening = time.perf_counter() - began
+    resumed, read = [], []
+    for _ in range(1000):
+        name = f"s{rng.randrange(count)}"
+        began = time.perf_counter()
+        engine.store.get(name, "")
+        read.append(time.perf_counter() - began)
+        again = Asked(engine, "lstm", [1], max_tokens=1, ignore_end=True, start=f"s{rng.randrange(count)}")
+        await again.over.wait()
+        assert again.error is None
+        resumed.append(again.first)
+    held = resident() - before
+    engine.stop()
+    size = sum(path.stat().st_size for path in kept.iterdir())
+    return {
+        "states": count,
+        "bytes of a saved state": len(saved.content),
+        "bytes on disk a state": round(size / count),
+        "seconds to save all": round(saving, 1),
+        "ms to save one, on disk (median)": round(1000 * statistics.median(alone), 2),
+        "seconds to open": round(opening, 3),
+        "MB of memory after opening and 2,000 reads": round(held / 1e6, 1),
+        "ms to read one (median, 99 %, worst of 1,000)": _ms(read),
+        "ms to its next token (median, 99 %, worst of 1,000)": _ms(resumed),
+    }
+
+
+def _ms(seconds: list[float]) -> list[float]:
+    ordered = sorted(seconds)
+    return [round(1000 * ordered[at], 2) for at in (len(ordered) // 2, len(ordered) * 99 // 100, -1)]
+
+
+def resident() -> int:
+    """Bytes of this process."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def main() -> None:
     parser = options(__doc__)
-    parts = ("overhead", "prefix", "company", "sessions")
+    parts = ("overhead", "prefix", "company", "sessions", "cycles", "million")
     parser.add_argument("--only", choices=parts, action="append")
     parser.add_argument("--device", type=device_of, default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--streams", type=positive, default=2000)
     parser.add_argument("--width", type=positive, default=256)
     parser.add_argument("--depth", type=positive, default=2)
     parser.add_argument("--tokens", type=positive, default=32)
+    parser.add_argument("--turns", type=positive, default=1000)
+    parser.add_argument("--count", type=positive, default=1_000_000, help="of saved states")
     asked = parser.parse_args()
     device, rows = str(asked.device), []
     need_gpu(device)
@@ -242,6 +349,10 @@ def main() -> None:
         for part in asked.only or parts:
             if part == "sessions":
                 work = sessions(Path(folder), device, asked.streams, asked.width, asked.depth, asked.tokens)
+            elif part == "cycles":
+                work = cycles(Path(folder), device, asked.turns)
+            elif part == "million":
+                work = million(Path(folder), device, asked.count, asked.width, asked.depth)
             else:
                 work = {"overhead": overhead, "prefix": prefix, "company": company}[part](Path(folder), device)
             print(part)

@@ -3,32 +3,50 @@
     python benchmarks/serve_http.py shakespeare-lstm                       1, 8, 32, 128 and 1,000 streams
     python benchmarks/serve_http.py shakespeare-lstm --streams 10000 --tokens 40 --clients 4
     python benchmarks/serve_http.py --url http://127.0.0.1:8000 NAME       a server that runs already, ours or another
+    python benchmarks/serve_http.py --only overhead                        the HTTP side alone
 
 Starts `statewise serve`, and clients in processes of their own: plain sockets, one a stream, all begun at once. Each
 stream asks for a text of that many tokens, past its end if need be. Several tokens may come in one event.
+
+`--only overhead` has an engine that computes nothing: the server's CPU time for each event that it writes, and its
+memory for each open stream.
 """
 
 import asyncio
+import gc
 import json
 import multiprocessing
 import os
+import resource
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlparse
 
 import numpy as np
+import uvloop
 from command_line import console, options, positive, write
 from rich.table import Table
 
+from statewise.serving import Engine, Event, Job
+from statewise.serving.http import Server, listen
+from statewise.specs import ServingSpec
+from statewise.tasks import load
+
 STREAMS = [1, 8, 32, 128, 1000]
 READY = 120  # seconds for a server to answer
+Address = tuple[str, int]
+PROMPT = "ROMEO: but soft, what light"
+FEW = 100  # streams: no crowd, in which several tokens share a write
+EVENTS = 100  # for each stream
 
 
-async def stream(address: tuple[str, int], body: bytes, found: list[tuple[float, list[float], int, str]]) -> None:
+async def stream(address: Address, body: bytes, found: list[tuple[float, list[float], int, str]]) -> None:
     """One request: seconds to the first event, seconds between events, tokens, and what went wrong."""
     gaps: list[float] = []
     first, tokens, wrong = 0.0, 0, ""
@@ -59,7 +77,7 @@ async def stream(address: tuple[str, int], body: bytes, found: list[tuple[float,
     found.append((first, gaps, tokens, wrong))
 
 
-def client(address: tuple[str, int], model: str, seeds: Sequence[int], tokens: int, prompt: str, answers: Any) -> None:
+def client(address: Address, model: str, seeds: Sequence[int], tokens: int, prompt: str, answers: Any) -> None:
     async def work() -> list[tuple[float, list[float], int, str]]:
         found: list[tuple[float, list[float], int, str]] = []
         asked = {"model": model, "prompt": prompt, "max_tokens": tokens, "stream": True, "ignore_eos": True}
@@ -71,9 +89,7 @@ def client(address: tuple[str, int], model: str, seeds: Sequence[int], tokens: i
     answers.put(asyncio.run(work()))
 
 
-def measure(
-    address: tuple[str, int], model: str, streams: int, tokens: int, clients: int, prompt: str
-) -> dict[str, Any]:
+def measure(address: Address, model: str, streams: int, tokens: int, clients: int, prompt: str) -> dict[str, Any]:
     answers: Any = multiprocessing.Queue()
     parts = [list(range(part, streams, clients)) for part in range(min(clients, streams))]
     work = [
@@ -103,11 +119,20 @@ def measure(
     }
 
 
-def cpu_and_memory(pid: int) -> tuple[float, int]:
-    """Seconds of CPU that a process has used, and bytes that it holds."""
+def _stat(pid: int) -> list[str]:
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+        return file.read().rsplit(")", 1)[1].split()
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of CPU that a process has used."""
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(pid: int) -> int:
+    """Bytes of a process that are in memory."""
+    return int(_stat(pid)[21]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def wait_for(url: str, server: "subprocess.Popen[bytes] | None") -> None:
@@ -122,42 +147,160 @@ def wait_for(url: str, server: "subprocess.Popen[bytes] | None") -> None:
             time.sleep(0.05)
 
 
+@contextmanager
+def served(
+    runs: Sequence[str], *words: str, log: Any = None
+) -> "Iterator[tuple[subprocess.Popen[bytes], Address, float]]":
+    """`statewise serve` with these runs: the process, its address, and the seconds until it was ready."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address: Address = free.getsockname()
+    command = [sys.executable, "-m", "statewise", "serve", *runs, "--port", str(address[1]), *words]
+    began = time.perf_counter()
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+    try:
+        wait_for(f"http://127.0.0.1:{address[1]}", server)
+        yield server, address, time.perf_counter() - began
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+class Idle(Engine):
+    """Takes jobs, computes nothing, and sends an event to each when it is told to."""
+
+    jobs: list[Job]
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        self.jobs += jobs
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        self.jobs = [job for job in self.jobs if job not in jobs]
+
+    @property
+    def busy(self) -> bool:
+        return False
+
+
+async def idle_server(port: int, told: Any, heard: Any) -> None:
+    """In a process of its own: measures itself."""
+    spec = ServingSpec(port=port, slots=65536, queue=1 << 20)
+    server = Server(spec, listen(spec))
+    engine = Idle({"measured": load("shakespeare-lstm", device="cpu")}, spec)
+    engine.jobs = []
+    event = Event("a", (5,))
+    running = asyncio.create_task(server.run(lambda: engine, lambda _: told.put("ready")))
+    while True:
+        words = await asyncio.to_thread(heard.get)
+        if words == "end":
+            break
+        kind, count = words
+        while len(engine.jobs) < count:
+            await asyncio.sleep(0.01)
+        if kind == "memory":
+            for job in engine.jobs:  # a stream begins with its first event
+                job.receive(event)
+            await asyncio.sleep(1.0)
+            gc.collect()
+            told.put(memory(os.getpid()))
+        else:
+            began = time.process_time()
+            for _ in range(EVENTS):
+                for job in engine.jobs:
+                    job.receive(event)
+                for _ in range(3):  # each stream wakes, writes, and waits again
+                    await asyncio.sleep(0)
+            told.put((time.process_time() - began) / (EVENTS * count))
+    server.stop()
+    server.stop()
+    await running
+
+
+def idle_process(port: int, told: Any, heard: Any) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(idle_server(port, told, heard))
+
+
+async def opened(address: tuple[str, int], count: int, told: Any, heard: Any, kind: str) -> Any:
+    """What the server measures while so many streams are open. What comes is read and thrown away."""
+    body = json.dumps({"prompt": PROMPT, "max_tokens": 1000, "stream": True, "seed": 1}).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nhost: {address[0]}:{address[1]}\r\ncontent-type: application/json\r\n"
+    head += "accept: application/json\r\nuser-agent: benchmark/1\r\nauthorization: Bearer none\r\n"
+    asked = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+    loop, made = asyncio.get_running_loop(), []
+    for _ in range(count):
+        transport, _ = await loop.create_connection(asyncio.Protocol, *address)
+        transport.write(asked)
+        made.append(transport)
+    heard.put((kind, count))
+    found = await asyncio.to_thread(told.get)
+    for transport in made:
+        transport.abort()
+    await asyncio.sleep(1.0)
+    return found
+
+
+def overhead(port: int, streams: int) -> dict[str, Any]:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    context = multiprocessing.get_context("spawn")
+    told, heard = context.Queue(), context.Queue()
+    server = context.Process(target=idle_process, args=(port, told, heard))
+    server.start()
+    address = ("127.0.0.1", port)
+    told.get()
+    try:
+        asyncio.run(opened(address, FEW, told, heard, "memory"))  # what the first streams need once
+        few, many = (asyncio.run(opened(address, count, told, heard, "memory")) for count in (FEW, FEW + streams))
+        times = [asyncio.run(opened(address, FEW, told, heard, "time")) for _ in range(5)]
+    finally:
+        heard.put("end")
+        server.join(30)
+    return {
+        "streams": streams,
+        "KB a stream": round((many - few) / streams / 1000, 1),
+        "CPU µs an event (best, median of 5)": [round(1e6 * time, 1) for time in (min(times), sorted(times)[2])],
+    }
+
+
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("run", help="a run, or with --url the name of a served model")
+    parser.add_argument("run", nargs="?", help="a run, or with --url the name of a served model")
+    parser.add_argument("--only", choices=["overhead"])
     parser.add_argument("--url", help="of a server that runs already")
     parser.add_argument("--streams", type=positive, nargs="+", default=STREAMS)
     parser.add_argument("--tokens", type=positive, default=64)
     parser.add_argument("--clients", type=positive, default=1, help="processes")
-    parser.add_argument("--prompt", default="ROMEO: but soft, what light")
-    parser.add_argument("--port", type=positive, default=8123)
+    parser.add_argument("--prompt", default=PROMPT)
+    parser.add_argument("--port", type=positive, default=8123, help="of the server whose overhead is measured")
     asked = parser.parse_args()
-    url, name, server = asked.url, asked.run, None
-    began = time.perf_counter()
-    if url is None:
-        most = str(max(asked.streams))
-        url, name = f"http://127.0.0.1:{asked.port}", "measured"
-        command = [sys.executable, "-m", "statewise", "serve", asked.run, "--name", name, "--port", str(asked.port)]
-        server = subprocess.Popen([*command, "--slots", most, "--queue", most], stdout=subprocess.DEVNULL)
-    rows = []
-    try:
-        wait_for(url, server)
-        ready = time.perf_counter() - began
-        place = urlparse(url)
-        address = (place.hostname or "127.0.0.1", place.port or 80)
+    if asked.only == "overhead":
+        found = overhead(asked.port, 4000)
+        for name, value in found.items():
+            print(f"{name}: {value}")
+        write(asked.json, [found])
+        return
+    if asked.run is None:
+        parser.error("name a run, e.g. shakespeare-lstm")
+    with ExitStack() as ending:
+        if asked.url is None:
+            most, name = str(max(asked.streams)), "measured"
+            starting = served([asked.run], "--name", name, "--slots", most, "--queue", most)
+            server, address, ready = ending.enter_context(starting)
+            pid: int | None = server.pid
+        else:
+            place, name, pid = urlparse(asked.url), asked.run, None
+            address, began = (place.hostname or "127.0.0.1", place.port or 80), time.perf_counter()
+            wait_for(asked.url, None)
+            ready = time.perf_counter() - began
         measure(address, name, min(8, max(asked.streams)), 16, 1, asked.prompt)
+        rows = []
         for streams in asked.streams:
-            before = cpu_and_memory(server.pid) if server is not None else (0.0, 0)
+            before = 0.0 if pid is None else cpu_seconds(pid)
             row = measure(address, name, streams, asked.tokens, asked.clients, asked.prompt)
-            if server is not None:
-                after = cpu_and_memory(server.pid)
-                row["CPU µs a token"] = round(1e6 * (after[0] - before[0]) / max(1, row["tokens"]))
-                row["MB resident"] = round(after[1] / 1e6)
+            if pid is not None:
+                row["CPU µs a token"] = round(1e6 * (cpu_seconds(pid) - before) / max(1, row["tokens"]))
+                row["MB resident"] = round(memory(pid) / 1e6)
             rows.append(row)
-    finally:
-        if server is not None:
-            server.terminate()
-            server.wait(30)
     table = Table(title=f"{asked.run}: {asked.tokens} tokens a stream; ready after {ready:.1f} s", title_justify="left")
     for column in rows[0]:
         table.add_column(column, justify="right")

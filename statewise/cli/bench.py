@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from statewise.cli.option import Json
+from statewise.cli.option import Json, option
 from statewise.cli.output import make_table, print_json, tell
 
 _PACKAGE = Path(__file__).parents[1]
@@ -18,14 +18,12 @@ def bench(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(metavar="BENCHMARK", help="Default: list them.")] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Which kernel of each op a model uses on this machine, and why.")
+        bool, option("--explain", "Which kernel of each op a model uses on this machine, and why.")
     ] = False,
-    model: Annotated[
-        list[str] | None, typer.Option("--model", metavar="NAME", help="--explain: only this model. Can be repeated.")
-    ] = None,
-    width: Annotated[int, typer.Option("--width", metavar="N", min=1, help="--explain: units per layer.")] = 256,
-    batch: Annotated[int, typer.Option("--batch", metavar="N", min=1, help="--explain: rows.")] = 16,
-    time: Annotated[int, typer.Option("--time", metavar="N", min=1, help="--explain: tokens per row.")] = 64,
+    model: Annotated[list[str] | None, option("--model NAME", "--explain: only this model. Can be repeated.")] = None,
+    width: Annotated[int, option("--width N", "--explain: units per layer.", min=1)] = 256,
+    batch: Annotated[int, option("--batch N", "--explain: rows.", min=1)] = 16,
+    time: Annotated[int, option("--time N", "--explain: tokens per row.", min=1)] = 64,
     json_: Json = False,
 ) -> int:
     """Run the benchmarks behind the documentation's speed claims: both sides in one run, checked, interleaved, medians.
@@ -54,10 +52,10 @@ def _refuse_early(context: typer.Context, name: str | None) -> None:
     """Refuse options before the benchmark's name that only --explain has."""
     from statewise.specs import UserError
 
-    for option in ("model", "width", "batch", "time", *(("json_",) if name else ())):
-        source = context.get_parameter_source(option)
+    for parameter in ("model", "width", "batch", "time", *(("json_",) if name else ())):
+        source = context.get_parameter_source(parameter)
         if source is not None and source.name == "COMMANDLINE":
-            flag = f"--{option.rstrip('_')}"
+            flag = f"--{parameter.rstrip('_')}"
             fix = f"options of a benchmark follow its name: statewise bench {name} {flag} ..."
             raise UserError(f"{flag} does not apply here", fix=fix if name else "use it with --explain")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from statewise.cli.option import Json, Quiet, Text, joined
+from statewise.cli.option import Json, Quiet, Text, joined, option
 from statewise.cli.output import make_table, print_json, tell
 
 if TYPE_CHECKING:
@@ -35,56 +35,39 @@ def compare(
         str, typer.Argument(metavar="STUDY", help="A shipped study's name (see --list), or a .toml file of your own.")
     ] = _DEFAULT,
     data: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--data", "-d", metavar="FILE", help="File or folder to train on, in place of the study's own data."
-        ),
+        list[str] | None, option("--data -d FILE", "File or folder to train on, in place of the study's own data.")
     ] = None,
     text: Text = None,
     minutes: Annotated[
-        float | None,
-        typer.Option("--minutes", "-m", metavar="N", help="Make it shorter or longer: scales all training steps."),
+        float | None, option("--minutes -m N", "Make it shorter or longer: scales all training steps.")
     ] = None,
-    seeds: Annotated[int | None, typer.Option("--seeds", metavar="N", min=1, help="Seeds of each entry.")] = None,
+    seeds: Annotated[int | None, option("--seeds N", "Seeds of each entry.", min=1)] = None,
     workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers", "-j", metavar="N", min=1, help="Trials in parallel. Default: one per core, or per GPU."
-        ),
+        int | None, option("--workers -j N", "Trials in parallel. Default: one per core, or per GPU.", min=1)
     ] = None,
-    threads: Annotated[int, typer.Option("--threads", metavar="N", min=1, help="Threads of each trial.")] = 1,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the study. Default: studies/STUDY.")
-    ] = None,
+    threads: Annotated[int, option("--threads N", "Threads of each trial.", min=1)] = 1,
+    out: Annotated[Path | None, option("--out -o DIR", "Folder of the study. Default: studies/STUDY.")] = None,
     set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="PATH=VALUE", help="Change any setting, e.g. base.train.lr=0.001."),
+        list[str] | None, option("--set -s PATH=VALUE", "Change any setting, e.g. base.train.lr=0.001.")
     ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="ENTRY", help="Compare only this entry. Can be repeated.")
-    ] = None,
+    only: Annotated[list[str] | None, option("--only ENTRY", "Compare only this entry. Can be repeated.")] = None,
     search: Annotated[
-        bool, typer.Option("--search", help="Run the study's search again rather than use the recorded one.")
+        bool, option("--search", "Run the study's search again rather than use the recorded one.")
     ] = False,
     add: Annotated[
         list[str] | None,
-        typer.Option(
-            "--add",
-            metavar="NAME=LIKE PATH=VALUE",
-            help="Add an entry: like another, with some settings changed; LIKE may be the .py file of your own mixer.",
+        option(
+            "--add NAME=LIKE PATH=VALUE",
+            "Add an entry: like another, with some settings changed; LIKE may be the .py file of your own mixer.",
         ),
     ] = None,
     mixer: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--mixer", metavar="FILE.py", help="Your own mixer class: an entry of it, or the one a study has."
-        ),
+        list[str] | None, option("--mixer FILE.py", "Your own mixer class: an entry of it, or the one a study has.")
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List the studies and exit.")] = False,
-    static: Annotated[bool, typer.Option("--static", help="A report without scripts: static figures.")] = False,
+    list_: Annotated[bool, option("--list", "List the studies and exit.")] = False,
+    static: Annotated[bool, option("--static", "A report without scripts: static figures.")] = False,
     engine: Annotated[
-        Literal["local", "ray"],
-        typer.Option("--engine", metavar="local|ray", help="Where trials run: here, or on a Ray cluster."),
+        Literal["local", "ray"], option("--engine local|ray", "Where trials run: here, or on a Ray cluster.")
     ] = "local",
     quiet: Quiet = False,
     json_: Json = False,

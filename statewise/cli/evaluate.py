@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from statewise.cli.option import DecodingSettings, Device, Json, MixerOption, RunFolder, Text, joined, open_run
+from statewise.cli.option import DecodingSettings, Device, Json, MixerOption, RunFolder, Text, joined, open_run, option
 from statewise.cli.output import print_json, print_report, tell
 
 if TYPE_CHECKING:
@@ -16,8 +14,7 @@ if TYPE_CHECKING:
 def evaluate(
     run: RunFolder,
     data: Annotated[
-        list[str] | None,
-        typer.Option("--data", "-d", metavar="FILE", help="File or folder. Default: the held-out part of the data."),
+        list[str] | None, option("--data -d FILE", "File or folder. Default: the held-out part of the data.")
     ] = None,
     text: Text = None,
     mixer: MixerOption = None,
@@ -26,37 +23,23 @@ def evaluate(
     set_: DecodingSettings = None,
     reference: Annotated[
         list[str] | None,
-        typer.Option(
-            "--reference",
-            metavar="FILE",
-            help="Translations: a file with one more reference a line. Can be repeated.",
-        ),
+        option("--reference FILE", "Translations: a file with one more reference a line. Can be repeated."),
     ] = None,
     exposure: Annotated[
-        bool, typer.Option("--exposure", help="Loss by position when the model reads its own output (exposure bias).")
+        bool, option("--exposure", "Loss by position when the model reads its own output (exposure bias).")
     ] = False,
-    folds: Annotated[
-        int | None,
-        typer.Option("--folds", metavar="N", min=1, help="Forecasts: backtest over N consecutive periods."),
-    ] = None,
+    folds: Annotated[int | None, option("--folds N", "Forecasts: backtest over N consecutive periods.", min=1)] = None,
     stationarity: Annotated[
-        bool,
-        typer.Option("--stationarity", help="Test whether the series or the text is stationary."),
+        bool, option("--stationarity", "Test whether the series or the text is stationary.")
     ] = False,
     tasks: Annotated[
-        list[str] | None,
-        typer.Option("--tasks", metavar="NAME", help="Language models: a task of lm_eval. Can be repeated."),
+        list[str] | None, option("--tasks NAME", "Language models: a task of lm_eval. Can be repeated.")
     ] = None,
-    task_folder: Annotated[
-        Path | None, typer.Option("--task-folder", metavar="DIR", help="Task files of your own for --tasks.")
-    ] = None,
+    task_folder: Annotated[Path | None, option("--task-folder DIR", "Task files of your own for --tasks.")] = None,
     plot: Annotated[
-        Path | None,
-        typer.Option("--plot", metavar="FILE", help="Forecasts: plot one (.svg, .png, .pdf), or its numbers (.csv)."),
+        Path | None, option("--plot FILE", "Forecasts: plot one (.svg, .png, .pdf), or its numbers (.csv).")
     ] = None,
-    plot_error: Annotated[
-        Path | None, typer.Option("--plot-error", metavar="FILE", help="Forecasts: plot the error by steps ahead.")
-    ] = None,
+    plot_error: Annotated[Path | None, option("--plot-error FILE", "Forecasts: plot the error by steps ahead.")] = None,
 ) -> None:
     """Compute the metrics of the run's task, beside those of trivial baselines on the same data.
 
@@ -79,22 +62,17 @@ def evaluate(
     files = [Path(name) for name in data] if data else None
 
     def forecaster() -> ForecastingRun:
-        if not isinstance(opened, ForecastingRun):
-            raise UserError(
-                f"a {opened.spec.task} run has no forecasts",
-                fix="leave out --folds, --plot and --plot-error",
-            )
-        return opened
+        return opened.able(ForecastingRun, lacks="has no forecasts", fix="leave out --folds, --plot and --plot-error")
 
     if exposure:
         from statewise.tasks import exposure_figures, exposure_report
 
-        if not isinstance(opened, SelfReadingRun):
-            raise UserError(
-                f"a {opened.spec.task} run never reads its own output, so it has no exposure gap",
-                fix="language models, translations and recursive forecasts have one",
-            )
-        gap, unit = opened.exposure_gap(files), opened.spec.loss_name
+        reader = opened.able(
+            SelfReadingRun,
+            lacks="never reads its own output, so it has no exposure gap",
+            fix="language models, translations and recursive forecasts have one",
+        )
+        gap, unit = reader.exposure_gap(files), opened.spec.loss_name
         if json_:
             print_json(exposure_figures(gap, unit=unit))
         else:
@@ -112,11 +90,10 @@ def evaluate(
         forecaster().plot(plot)
     if plot_error is not None:
         forecaster().plot(plot_error, what="error")
-    if reference and not isinstance(opened, TranslationRun):
-        raise UserError(f"a {opened.spec.task} run has no references", fix="leave out --reference")
     results: Sequence[Evaluation]
-    if reference and isinstance(opened, TranslationRun):
-        results = [opened.evaluate(files, references=reference)]
+    if reference:
+        translator = opened.able(TranslationRun, lacks="has no references", fix="leave out --reference")
+        results = [translator.evaluate(files, references=reference)]
     else:
         results = [opened.evaluate(files)] if folds is None else forecaster().backtest(folds=folds)
     if json_:

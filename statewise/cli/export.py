@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
-
-from statewise.cli.option import Json, MixerOption, RunFolder, open_run
+from statewise.cli.option import Json, MixerOption, RunFolder, open_run, option
 from statewise.cli.output import make_table, print_json, tell
 
 _PROOFS = ("proof", "whole", "compiled")
@@ -15,18 +13,15 @@ def export(
     run: RunFolder,
     to: Annotated[
         Literal["onnx", "pt2", "hf", "gguf"],
-        typer.Option("--to", help="ONNX graphs, PyTorch's programs, a Hugging Face folder, or llama.cpp's format."),
+        option("--to", "ONNX graphs, PyTorch's programs, a Hugging Face folder, or llama.cpp's format."),
     ] = "onnx",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="A new folder. Default: RUN-onnx and so on.")
-    ] = None,
+    out: Annotated[Path | None, option("--out -o DIR", "A new folder. Default: RUN-onnx and so on.")] = None,
     taps: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="An observed value as one more output: '*forget_gate'. Can be repeated."),
+        list[str] | None, option("NAME", "An observed value as one more output: '*forget_gate'. Can be repeated.")
     ] = None,
-    int8: Annotated[bool, typer.Option("--int8", help="Smaller graphs too, and what they lose.")] = False,
+    int8: Annotated[bool, option("--int8", "Smaller graphs too, and what they lose.")] = False,
     compiled: Annotated[
-        bool, typer.Option("--compiled", help="With --to pt2, a step for C++ too; it needs a C++ compiler.")
+        bool, option("--compiled", "With --to pt2, a step for C++ too; it needs a C++ compiler.")
     ] = False,
     mixer: MixerOption = None,
     json_: Json = False,

@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from statewise.cli.option import Device, Json, MixerOption, RunFolder, open_run
+from statewise.cli.option import Device, Json, MixerOption, RunFolder, open_run, option
 from statewise.cli.output import print_json, put, tell
 
 _TOKENS = 300  # default for language models
@@ -13,41 +11,26 @@ _TOKENS = 300  # default for language models
 
 def generate(
     run: RunFolder,
-    prompt: Annotated[
-        str, typer.Option("--prompt", "-p", metavar="TEXT", help="The text to continue, or the input to answer.")
-    ] = "",
+    prompt: Annotated[str, option("--prompt -p TEXT", "The text to continue, or the input to answer.")] = "",
     tokens: Annotated[
         int | None,
-        typer.Option(
-            "--tokens",
-            "-n",
-            metavar="N",
-            help="At most N new tokens, or time steps of a series. "
+        option(
+            "--tokens -n N",
+            "At most N new tokens, or time steps of a series. "
             "Default: 300 of a text, the horizon of a series, until it ends for a translation.",
         ),
     ] = None,
-    temperature: Annotated[float, typer.Option(metavar="T", help="0 is greedy; below 1 safer, above 1 bolder.")] = 0.8,
-    top_k: Annotated[int | None, typer.Option(metavar="K", help="Only the K most likely tokens.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(metavar="P", help="Only the likeliest tokens that together reach probability P.")
-    ] = None,
-    min_p: Annotated[
-        float | None, typer.Option(metavar="P", help="Only tokens at least P times as likely as the likeliest.")
-    ] = None,
+    temperature: Annotated[float, option("T", "0 is greedy; below 1 safer, above 1 bolder.")] = 0.8,
+    top_k: Annotated[int | None, option("K", "Only the K most likely tokens.")] = None,
+    top_p: Annotated[float | None, option("P", "Only the likeliest tokens that together reach probability P.")] = None,
+    min_p: Annotated[float | None, option("P", "Only tokens at least P times as likely as the likeliest.")] = None,
     repetition: Annotated[
-        float,
-        typer.Option(metavar="F", help="Repetition penalty: above 1, tokens that occurred before are less likely."),
+        float, option("F", "Repetition penalty: above 1, tokens that occurred before are less likely.")
     ] = 1.0,
-    stop: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="End before this text. Can be repeated.")
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="The same seed generates the same text.")] = 0,
-    state: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Continue from a saved state; --prompt is read after it.")
-    ] = None,
-    save_state: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Save the state after the last token.")
-    ] = None,
+    stop: Annotated[list[str] | None, option("TEXT", "End before this text. Can be repeated.")] = None,
+    seed: Annotated[int, option("N", "The same seed generates the same text.")] = 0,
+    state: Annotated[Path | None, option("FILE", "Continue from a saved state; --prompt is read after it.")] = None,
+    save_state: Annotated[Path | None, option("FILE", "Save the state after the last token.")] = None,
     mixer: MixerOption = None,
     device: Device = None,
     json_: Json = False,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from statewise.cli.option import Json
+from statewise.cli.option import Json, option
 from statewise.cli.output import print_json, tell
 
 
@@ -14,9 +14,7 @@ def import_(
         Path,
         typer.Argument(metavar="FOLDER", help="A Hugging Face folder: config.json, *.safetensors, tokenizer.json."),
     ],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run. Default: runs/FOLDER.")
-    ] = None,
+    out: Annotated[Path | None, option("--out -o DIR", "Folder of the run. Default: runs/FOLDER.")] = None,
     json_: Json = False,
 ) -> int:
     """Make a run of a GPT-2, Llama, Mistral, Qwen2, Qwen3 or Mamba-2 folder: generate, evaluate, inspect, fine-tune.

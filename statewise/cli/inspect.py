@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from statewise.cli.option import Device, Json, MixerOption, Quiet, open_run
+from statewise.cli.option import Device, Json, MixerOption, Quiet, open_run, option
 from statewise.cli.output import make_table, print_json, tell
 
 if TYPE_CHECKING:
@@ -22,34 +22,23 @@ def inspect(
     ] = None,
     lens: Annotated[str | None, typer.Argument(metavar="LENS", help="Default: every quick lens.")] = None,
     text: Annotated[
-        str | None,
-        typer.Option("--text", "-t", metavar="TEXT", help="A text to read, itself or its file, in place of --data."),
+        str | None, option("--text -t TEXT", "A text to read, itself or its file, in place of --data.")
     ] = None,
     data: Annotated[
-        str | None,
-        typer.Option(
-            "--data", "-d", metavar="FILE", help="A file like the training data. Default: the held-out part of it."
-        ),
+        str | None, option("--data -d FILE", "A file like the training data. Default: the held-out part of it.")
     ] = None,
-    against: Annotated[
-        str | None, typer.Option("--against", metavar="RUN", help="Another run, for the lenses that compare.")
-    ] = None,
-    train: Annotated[bool, typer.Option("--train", help="Also train, for the lenses that can: takes longer.")] = False,
+    against: Annotated[str | None, option("--against RUN", "Another run, for the lenses that compare.")] = None,
+    train: Annotated[bool, option("--train", "Also train, for the lenses that can: takes longer.")] = False,
     device: Device = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            "-s",
-            metavar="NAME=VALUE",
-            help="A setting of the lens (window=64), or of one of all lenses (gradient.window=64).",
+        option(
+            "--set -s NAME=VALUE", "A setting of the lens (window=64), or of one of all lenses (gradient.window=64)."
         ),
     ] = None,
     mixer: MixerOption = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder to write into. Default: RUN/inspect/LENS.")
-    ] = None,
-    static: Annotated[bool, typer.Option("--static", help="A page without scripts: pictures only.")] = False,
+    out: Annotated[Path | None, option("--out -o DIR", "Folder to write into. Default: RUN/inspect/LENS.")] = None,
+    static: Annotated[bool, option("--static", "A page without scripts: pictures only.")] = False,
     quiet: Quiet = False,
     json_: Json = False,
 ) -> None:

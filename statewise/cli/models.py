@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from statewise.cli.option import Json
+from statewise.cli.option import Json, option
 from statewise.cli.output import print_json
 
 _VOCAB = 65  # characters of a small corpus, for which sizes are given
@@ -16,11 +16,10 @@ _READABLE = 110  # letters of a line
 def models(
     name: Annotated[str | None, typer.Argument(metavar="MODEL", help="One model. Default: all of them.")] = None,
     context: Annotated[
-        int, typer.Option("--context", metavar="N", min=0, help="Bytes of state, and FLOPs of a token, after N tokens.")
+        int, option("--context N", "Bytes of state, and FLOPs of a token, after N tokens.", min=0)
     ] = 1024,
     training: Annotated[
-        bool,
-        typer.Option("--training", help="Also measure training memory and the longest path between two tokens."),
+        bool, option("--training", "Also measure training memory and the longest path between two tokens.")
     ] = False,
     json_: Json = False,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,24 +11,26 @@ from statewise.cli.output import tell
 if TYPE_CHECKING:
     from statewise.tasks import Run
 
+
+def option(call: str, help: str, **more: Any) -> Any:
+    """An option: `option("--out -o DIR", "Folder of the run.")` has two names, and DIR stands for its value."""
+    names = [word for word in call.split() if word.startswith("-")]
+    value = " ".join(word for word in call.split() if not word.startswith("-"))
+    return typer.Option(*names, metavar=value or None, help=help, **more)
+
+
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A trained folder.")]
-Device = Annotated[
-    str | None, typer.Option("--device", metavar="DEVICE", help="cpu, cuda, cuda:1. Default: a GPU if there is one.")
-]
+Device = Annotated[str | None, option("--device DEVICE", "cpu, cuda, cuda:1. Default: a GPU if there is one.")]
 DecodingSettings = Annotated[
-    list[str] | None,
-    typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of decoding, e.g. decoding.beam=10."),
+    list[str] | None, option("--set -s PATH=VALUE", "A setting of decoding, e.g. decoding.beam=10.")
 ]
 MixerOption = Annotated[
-    str | None,
-    typer.Option(
-        "--mixer", metavar="FILE.py", help="The file with your own mixer class (FILE.py:Class where it has several)."
-    ),
+    str | None, option("--mixer FILE.py", "The file with your own mixer class (FILE.py:Class where it has several).")
 ]
 # The old name of --data: still accepted, not shown.
 Text = Annotated[list[str] | None, typer.Option("--text", "-t", hidden=True)]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Json = Annotated[bool, option("--json", "Print the result as JSON.")]
+Quiet = Annotated[bool, option("--quiet -q", "No progress.")]
 
 
 def joined(data: list[str] | None, text: list[str] | None) -> list[str] | None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from statewise.cli.option import DecodingSettings, Device, MixerOption, RunFolder, open_run
+from statewise.cli.option import DecodingSettings, Device, MixerOption, RunFolder, open_run, option
 from statewise.cli.output import put
 
 
@@ -15,16 +15,10 @@ def predict(
     file: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Rows to predict, in the format of the training data.")
     ],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="A file to write. Default: standard output.")
-    ] = None,
+    out: Annotated[Path | None, option("--out -o FILE", "A file to write. Default: standard output.")] = None,
     device: Device = None,
-    json_: Annotated[
-        bool, typer.Option("--json", help="One JSON object per row, with probabilities and line numbers.")
-    ] = False,
-    fill: Annotated[
-        bool, typer.Option("--fill", help="Series: fill the missing values inside, instead of forecasting.")
-    ] = False,
+    json_: Annotated[bool, option("--json", "One JSON object per row, with probabilities and line numbers.")] = False,
+    fill: Annotated[bool, option("--fill", "Series: fill the missing values inside, instead of forecasting.")] = False,
     set_: DecodingSettings = None,
     mixer: MixerOption = None,
 ) -> None:
@@ -45,17 +39,16 @@ def predict(
     lines: Iterator[str]
     files = [Path(name) for name in file]
     if fill:
-        if not isinstance(opened, ForecastingRun):
-            raise UserError(f"a {opened.spec.task} run has no missing values to fill in", fix="leave out --fill")
-        rows = opened.interpolate(files)
+        series = opened.able(ForecastingRun, lacks="has no missing values to fill in", fix="leave out --fill")
+        rows = series.interpolate(files)
         names = ("series", "time", "channel", "mean")
         lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows) if json_ else _table(rows, names)
-    elif not isinstance(opened, PredictingRun):
-        raise UserError(f"a {opened.spec.task} run does not predict rows", fix="it can evaluate and generate")
-    elif json_:
-        lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in opened.predict_rows(files))
     else:
-        lines = opened.predict_lines(files)
+        labels = opened.able(PredictingRun, lacks="does not predict rows", fix="it can evaluate and generate")
+        if json_:
+            lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) for row in labels.predict_rows(files))
+        else:
+            lines = labels.predict_lines(files)
     if out is None:
         for line in lines:
             put(line)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from statewise.cli.option import Json, Quiet
+from statewise.cli.option import Json, Quiet, option
 from statewise.cli.output import print_json, tell
 
 if TYPE_CHECKING:
@@ -20,27 +20,17 @@ def reproduce(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="The recipe of a published result. Default: list them.")
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", "-d", metavar="DIR", help="The folder (or file) with the recipe's data.")
-    ] = None,
+    data: Annotated[Path | None, option("--data -d DIR", "The folder (or file) with the recipe's data.")] = None,
     set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="PATH=VALUE", help="Change any setting, e.g. train.steps=500."),
+        list[str] | None, option("--set -s PATH=VALUE", "Change any setting, e.g. train.steps=500.")
     ] = None,
     test: Annotated[
-        list[str] | None,
-        typer.Option("--test", "-t", metavar="FILE", help="Evaluate on this file in the end. Can be repeated."),
+        list[str] | None, option("--test -t FILE", "Evaluate on this file in the end. Can be repeated.")
     ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option("--metric", "-m", metavar="NAME", help="Report this metric of the task, e.g. span_f1."),
-    ] = None,
-    seeds: Annotated[
-        int, typer.Option("--seeds", min=1, metavar="N", help="Train with so many seeds; the mean is compared.")
-    ] = 1,
+    metric: Annotated[str | None, option("--metric -m NAME", "Report this metric of the task, e.g. span_f1.")] = None,
+    seeds: Annotated[int, option("--seeds N", "Train with so many seeds; the mean is compared.", min=1)] = 1,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Folder of the run; of several seeds, DIR-seed0 and so on."),
+        Path | None, option("--out -o DIR", "Folder of the run; of several seeds, DIR-seed0 and so on.")
     ] = None,
     quiet: Quiet = False,
     json_: Json = False,

@@ -10,8 +10,9 @@ from statewise.cli.option import Device, Json, MixerOption, open_run
 from statewise.cli.output import print_json, tell
 
 if TYPE_CHECKING:
-    from statewise.serving import Engine
+    from statewise.serving import AnyEngine
     from statewise.specs import ServingSpec
+    from statewise.tasks import Run
 
 _KEY = "STATEWISE_KEY"
 
@@ -45,6 +46,11 @@ def serve(
             metavar="WHOSE", help="Whose earlier prompts a prompt may start from: none, own, all (timing reveals them)."
         ),
     ] = "own",
+    engine: Annotated[
+        Literal["local", "ray"],
+        typer.Option(metavar="local|ray", help="Where texts are generated: here, or by replicas on a Ray cluster."),
+    ] = "local",
+    replicas: Annotated[int, typer.Option(metavar="N", help="With --engine ray: copies of the models.")] = 2,
     device: Device = None,
     mixer: MixerOption = None,
     set_: Annotated[
@@ -62,9 +68,14 @@ def serve(
     """
     from statewise.specs import UserError, optional
 
+    # Read when torch is loaded. A thread that waits for another must not keep the core that the other needs.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for module in ("starlette", "uvicorn", "httptools", "uvloop"):
         optional(module, extra="serve", needed_by="servers")
+    if engine == "ray":
+        optional("ray", extra="ray", needed_by="--engine ray")
     given: dict[str, Any] = {"host": host, "port": port, "slots": slots, "queue": queue, "device": device or "auto"}
+    given |= {"engine": engine, "replicas": replicas}
     given |= {"batch_invariant": batch_invariant, "prefix_sharing": prefix_sharing}
     given |= {"keys": tuple(key or filter(None, [os.environ.get(_KEY)]))}
     given |= {"states": None if states is None else str(states)}
@@ -79,18 +90,27 @@ def serve(
     if len(set(names)) < len(names):
         raise UserError(f"two runs have one name: {', '.join(names)}", fix="give each its own: --name A --name B")
 
-    from statewise.serving import Engine
+    from statewise.serving import Cluster, Engine
     from statewise.serving.http import listen
     from statewise.serving.http import serve as answer
 
     listener = listen(spec)
     address = _address(listener.getsockname())
 
-    def load() -> "Engine":
-        opened = {key: open_run(path, device=spec.device, mixer=mixer) for key, path in zip(names, folders)}
-        return Engine(opened, spec)
+    def opened(device: str) -> dict[str, "Run"]:
+        return {key: open_run(path, device=device, mixer=mixer) for key, path in zip(names, folders)}
 
-    def ready(engine: "Engine") -> None:
+    def load() -> "AnyEngine":
+        if spec.engine == "local":
+            return Engine(opened(spec.device), spec)
+        here = opened("cpu")  # for tokenizers and sizes; replicas compute
+        places = {key: run.path.absolute() for key, run in here.items()}
+        file, device = None if mixer is None else str(Path(mixer).absolute()), spec.device
+        return Cluster(
+            here, spec, lambda: {key: open_run(place, device=device, mixer=file) for key, place in places.items()}
+        )
+
+    def ready(engine: "AnyEngine") -> None:
         if json_:
             about = {"address": address, "models": list(engine.models)}
             print_json(about)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from statewise.cli.option import Device, Json, MixerOption, Quiet, Text, joined
+from statewise.cli.option import Device, Json, MixerOption, Quiet, Text, joined, option
 from statewise.cli.output import print_json, print_report, tell
 
 
@@ -19,43 +19,35 @@ def train(
         ),
     ] = None,
     data: Annotated[
-        list[str] | None,
-        typer.Option("--data", "-d", metavar="FILE", help="File or folder to train on, '-' for standard input."),
+        list[str] | None, option("--data -d FILE", "File or folder to train on, '-' for standard input.")
     ] = None,
     text: Text = None,
-    steps: Annotated[int | None, typer.Option("--steps", metavar="N", help="Optimiser steps.")] = None,
-    lr: Annotated[float | None, typer.Option("--lr", metavar="RATE", help="Learning rate.")] = None,
-    batch: Annotated[int | None, typer.Option("--batch", metavar="N", help="Rows of a batch.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Seed of all random numbers.")] = None,
+    steps: Annotated[int | None, option("--steps N", "Optimiser steps.")] = None,
+    lr: Annotated[float | None, option("--lr RATE", "Learning rate.")] = None,
+    batch: Annotated[int | None, option("--batch N", "Rows of a batch.")] = None,
+    seed: Annotated[int | None, option("--seed N", "Seed of all random numbers.")] = None,
     device: Device = None,
     set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", "-s", metavar="PATH=VALUE", help="Change any setting, e.g. model.width=512; see `settings`."
-        ),
+        list[str] | None, option("--set -s PATH=VALUE", "Change any setting, e.g. model.width=512; see `settings`.")
     ] = None,
     mixer: MixerOption = None,
     test: Annotated[
-        list[str] | None,
-        typer.Option("--test", metavar="FILE", help="Evaluate on this file in the end. Can be repeated."),
+        list[str] | None, option("--test FILE", "Evaluate on this file in the end. Can be repeated.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run. Default: runs/MODEL.")
-    ] = None,
+    out: Annotated[Path | None, option("--out -o DIR", "Folder of the run. Default: runs/MODEL.")] = None,
     resume: Annotated[
         bool,
-        typer.Option(
+        option(
             "--resume",
-            help="Continue --out, or the newest run: from its newest checkpoint, "
+            "Continue --out, or the newest run: from its newest checkpoint, "
             "or with --resume best or --resume N from its best or that of step N.",
         ),
     ] = False,
     log: Annotated[
-        list[str] | None,
-        typer.Option("--log", metavar="NAME", help="Report to wandb, mlflow or trackio too. Can be repeated."),
+        list[str] | None, option("--log NAME", "Report to wandb, mlflow or trackio too. Can be repeated.")
     ] = None,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Refuse nondeterministic operations and prove it by hash.")
+        bool, option("--deterministic", "Refuse nondeterministic operations and prove it by hash.")
     ] = False,
     quiet: Quiet = False,
     json_: Json = False,

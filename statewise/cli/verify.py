@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from statewise.cli.option import Json, MixerOption
+from statewise.cli.option import Json, MixerOption, option
 from statewise.cli.output import print_json, tell
 
 if TYPE_CHECKING:
@@ -26,13 +26,10 @@ def verify(
     ] = None,
     mixer: MixerOption = None,
     set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="PATH=VALUE", help="A setting of your own class: model.options.NAME=…"),
+        list[str] | None, option("--set -s PATH=VALUE", "A setting of your own class: model.options.NAME=…")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Every listed model, in every variant.")] = False,
-    device: Annotated[
-        str, typer.Option("--device", metavar="DEVICE", help="Where to compute: cpu, cuda, cuda:1.")
-    ] = "cpu",
+    all_: Annotated[bool, option("--all", "Every listed model, in every variant.")] = False,
+    device: Annotated[str, option("--device DEVICE", "Where to compute: cpu, cuda, cuda:1.")] = "cpu",
     json_: Json = False,
 ) -> int:
     """Test that the parallel, chunked, stepped, padded and saved forms agree: values and gradients, per dtype.

@@ -5,9 +5,6 @@ folder on a disk they share: then a trial whose machine died is resumed on anoth
 its result still comes back.
 """
 
-import os
-import signal
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -32,10 +29,8 @@ from statewise.comparison.record import (
 from statewise.comparison.trial import Failure, Trial
 from statewise.comparison.worker import received, run_trial
 from statewise.disk import locked, make_folder
-from statewise.specs import optional
-from statewise.training import Signals
+from statewise.training import Signals, ray_cluster
 
-_PACKAGE = Path(__file__).parents[2]
 _TICK = 0.2  # seconds between two looks at the signals
 _GRACE = 20.0  # seconds that a cancelled trial may take to save itself
 _RETRIES = 2  # times that a trial whose process or machine died is begun again
@@ -51,29 +46,18 @@ def run_on_ray(
     signals: Signals | None = None,
 ) -> list[Ran]:
     """`engine.run`, elsewhere: `workers` trials at a time, each with `threads` of Ray's CPUs (and a GPU)."""
-    ray = optional("ray", extra="ray", needed_by="trials on a Ray cluster")
     display, signals = display or Board(), signals or Signals()
     works = [work._replace(folder=work.folder.absolute()) for work in works]
     with ExitStack() as held:
+        ray = held.enter_context(ray_cluster("trials on a Ray cluster"))
         for work in works:
             held.enter_context(work_folder(work))
-        if not ray.is_initialized():
-            handler = signal.getsignal(signal.SIGTERM)
-            held.callback(ray.shutdown)
-            ray.init(log_to_driver=False, include_dashboard=False, runtime_env={"env_vars": _environment()})
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, handler)  # Ray has put its own there, which knows nothing of reports
         on_cpu = all(wanted_device(work.plan.study) == "cpu" for work in works)
         gpus = 1 if not on_cpu and ray.cluster_resources().get("GPU", 0) >= 1 else 0
         # (A process takes one trial: what its memory was, is then that trial's alone.)
         task = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=_RETRIES, max_calls=1)(_work)
         told = (threads, mixers_for(works))
         return in_phases(works, display, signals, lambda phase: _drive(ray, task, phase, signals, workers, told))
-
-
-def _environment() -> dict[str, str]:
-    path = os.pathsep.join(filter(None, [str(_PACKAGE), os.environ.get("PYTHONPATH", "")]))
-    return {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"}
 
 
 def _work(path: str, order: dict[str, Any], threads: int, mixers: list[dict[str, str]]) -> dict[str, Any]:

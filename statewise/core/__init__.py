@@ -29,6 +29,7 @@ from statewise.core.machine import unroll_many as unroll_many
 from statewise.core.machine import unroll_vector as unroll_vector
 from statewise.core.randomness import uniforms as uniforms
 from statewise.core.representation import Described as Described
+from statewise.core.representation import full_signature as full_signature
 from statewise.core.representation import state_type as state_type
 from statewise.core.state import State as State
 from statewise.core.state import concat as concat

@@ -1,8 +1,8 @@
 """How modules and states print: sizes and options, never the numbers inside."""
 
 import inspect
-from collections.abc import Iterator, Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,20 +14,35 @@ T = TypeVar("T", bound=type[tuple[Any, ...]])
 _LINE = 100  # letters after which a state takes several lines
 
 
+def full_signature(*functions: Callable[..., Any]) -> inspect.Signature:
+    """Of a constructor that hands its `**options` on to the next function, and that perhaps to another: all names."""
+    positional: list[inspect.Parameter] = []
+    keywords: dict[str, inspect.Parameter] = {}
+    for function in functions:
+        _, *parameters = inspect.signature(function).parameters.values()  # without self
+        if function is functions[0]:
+            positional = [part for part in parameters if part.kind is part.POSITIONAL_OR_KEYWORD]
+        keywords = {part.name: part for part in parameters if part.kind is part.KEYWORD_ONLY} | keywords
+        if all(part.kind is not part.VAR_KEYWORD for part in parameters):
+            break
+    return inspect.Signature([*positional, *keywords.values()])
+
+
 class Described(nn.Module):
     """A module whose repr has its constructor's arguments: `LSTM(width=16, input_width=16, zoneout=0.1)`.
 
     Options that have their default value are left out. An argument of None shows the size that the module chose for it.
     """
 
+    __signature__: ClassVar[inspect.Signature]  # of a constructor that hands options on
     _arguments: Mapping[str, Any] = {}
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         made = super().__new__(cls)
         try:
             given = inspect.signature(cls).bind_partial(*args, **options).arguments
-        except TypeError:  # the constructor refuses these arguments, with a message of its own
-            given = {}
+        except TypeError as error:
+            raise TypeError(f"{cls.__name__}.__init__() {error}") from None
         kept = {name: type(value) if isinstance(value, nn.Module) else value for name, value in given.items()}
         plain = bool | int | float | str | type | None
         made.__dict__["_arguments"] = {name: value for name, value in kept.items() if isinstance(value, plain)}

@@ -30,11 +30,12 @@ _is_compiling, _is_traced = torch.compiler.is_compiling, torch.compiler.is_dynam
 _is_grad_enabled = torch.is_grad_enabled
 
 _HELD_BYTES = 2**24  # of a list that a machine may keep alive after its last step
-_NOTHING: tuple[Any, torch.Size] = (object(), torch.Size())  # no state is this one
+_NOTHING: list[Any] = [object(), torch.Size()]  # no state is this one
 _FIX = "pass the state that this machine returned for these rows, or None to begin anew"
 
-# Threads that are in a call of a machine, which has checked the whole state. Entering and leaving costs a fifth of what
-# it costs with `threading.local`.
+# Whether a thread is in a call of a machine, which has checked the whole state. Entering and leaving costs a fifth of
+# what it costs with `threading.local`. A thread's entry stays, since a dict in which one comes and goes is rebuilt at
+# every fifth call; the system gives the numbers of ended threads to new ones.
 _inside: dict[int, bool] = {}
 
 
@@ -46,7 +47,7 @@ def unchecked() -> Iterator[None]:
     try:
         yield
     finally:
-        del _inside[thread]
+        _inside[thread] = False
 
 
 def guard_sequence(method: Method) -> Method:
@@ -57,7 +58,7 @@ def guard_sequence(method: Method) -> Method:
         if _is_traced():
             return method(self, x if lengths_B is None else blanked(x, lengths_B), state, lengths_B)
         thread = get_ident()
-        if thread in _inside:
+        if _inside.get(thread):
             return method(self, x, state, lengths_B)
         if not isinstance(x, Tensor):
             raise _no_tensor(x)
@@ -71,7 +72,7 @@ def guard_sequence(method: Method) -> Method:
         try:
             return method(self, x, state, lengths_B)
         finally:
-            del _inside[thread]
+            _inside[thread] = False
 
     return guarded  # type: ignore[return-value]  # the same signature
 
@@ -81,14 +82,14 @@ def guard_step(method: Method) -> Method:
 
     @functools.wraps(method)
     def guarded(self: Any, x: Tensor, state: Any) -> Any:
-        if _is_traced() or (thread := get_ident()) in _inside:
+        if _is_traced() or _inside.get(thread := get_ident()):
             return method(self, x, state)
         try:
             check, shape = self._state_check, x.shape
         except AttributeError:
             raise _no_tensor(x) from None
-        returned, its_shape = check.returned if check else _NOTHING  # one pair, so that threads cannot mix two
-        if state is not returned or shape != its_shape:
+        known = check.known if check else _NOTHING  # a state and its input's shape, together: threads cannot mix two
+        if state is not known[0] or shape != known[1]:
             if _is_compiling():
                 return method(self, x, state)
             check = check or _make_check(self)
@@ -96,18 +97,19 @@ def guard_step(method: Method) -> Method:
             if not check.fits(x, state):
                 _refuse(self, x, state)
             check.holds = check.steps_to_hold > 0 and not _is_grad_enabled()
+            known = check.known = [_NOTHING[0], shape]
         _inside[thread] = True
         try:
             result = method(self, x, state)
         finally:
-            del _inside[thread]
+            _inside[thread] = False
         if check.holds:
-            check.returned = result[1], shape
+            known[0] = result[1]
             if check.bytes_a_token:
                 check.steps_to_hold -= 1
                 check.holds = check.steps_to_hold > 0
         else:
-            check.returned = _NOTHING
+            check.known = _NOTHING
         return result
 
     return guarded  # type: ignore[return-value]  # the same signature
@@ -152,7 +154,7 @@ def check_lengths(x: Tensor, lengths_B: Any) -> None:
 
     What a GPU holds is checked there, since asking means waiting: wrong lengths end the program, as wrong tokens do.
     """
-    if not _is_traced() and get_ident() in _inside:
+    if not _is_traced() and _inside.get(get_ident()):
         return
     rows, time = x.shape[:2]
     if not isinstance(lengths_B, Tensor):
@@ -206,7 +208,7 @@ class StateCheck:
         # The state that the last step returned, and its input's shape: it fits, and is never read. A graph, or a list
         # that has grown large, would keep too much memory: such states are checked each time. Whether there is a graph
         # is asked where a checked state comes in, and not at the steps that follow from it.
-        self.returned = _NOTHING
+        self.known = _NOTHING
         self.holds = False
         self.bytes_a_token = sum(math.prod(inner[1:]) * dtype.itemsize for inner, dtype in shapes if inner[:1] == (0,))
         if any(0 in inner[1:] for inner, _ in shapes):  # it grows in another direction: never held

@@ -72,6 +72,12 @@ class Tokenizer:
         """Learn a vocabulary: `kind` is one of `TOKENIZERS`, or `whole`, where each text is a token."""
         return cls(train_backend(kind, texts, vocab=vocab, lower=lower, min_count=min_count))
 
+    @cached_property
+    def special_ids(self) -> dict[str, int]:
+        """The special tokens, by their names. In a text they are ordinary text."""
+        added = self._backend.get_added_tokens_decoder().items()
+        return {self.end_token: self.end_id} | {token.content: int(i) for i, token in added if token.special}
+
     def encode(self, text: str) -> NDArray[np.int64]:
         """Ids of text; no end is added, and special tokens in the text are ordinary text."""
         try:

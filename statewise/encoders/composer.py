@@ -3,14 +3,14 @@
 N nodes, K children, I input width, D width.
 """
 
-from typing import NamedTuple, TypeVar, final
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack, final
 
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Composer, Stacked, State, state_type
+from statewise.core import Composer, Stacked, State, full_signature, state_type
 from statewise.kernels.tree import ChildSumWeights, NaryWeights, PlainWeights, child_sum, nary, plain
-from statewise.layers import Scheme, fill_input, fill_recurrent
+from statewise.layers import Filler, Scheme
 
 S = TypeVar("S", bound=State)
 
@@ -26,33 +26,48 @@ class TreeLSTMState(NamedTuple):
     c_ND: Tensor
 
 
+class ComposerOptions(TypedDict, total=False):
+    """What every composer takes besides its own options."""
+
+    input_width: int | None  # `width`, where there is none
+    init: Scheme  # where the weights start
+    generator: torch.Generator | None  # what they are drawn from
+
+
 class _Sized(Composer[S]):
-    def __init__(self, width: int, input_width: int | None, arity: int | None) -> None:
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.__signature__ = full_signature(cls.__init__, _Sized.prepare)
+
+    def prepare(
+        self,
+        width: int,
+        arity: int | None,
+        /,
+        *,
+        input_width: int | None = None,
+        init: Scheme = "orthogonal",
+        generator: torch.Generator | None = None,
+    ) -> Filler:
+        """Sets its widths; the rest of the constructor fills the weights by what this returns."""
         super().__init__()
         self.input_width = input_width or width
         self.output_width = width
         self.arity = arity
+        return Filler(init, generator)
 
 
 @final
 class Composition(_Sized[NodeState]):
     """`h = tanh(W x + Σ_k U_k h_k + b)`; for two children and nothing at the node, `tanh(U [l; r] + b)`."""
 
-    def __init__(
-        self,
-        width: int,
-        *,
-        input_width: int | None = None,
-        arity: int = 2,
-        init: Scheme = "orthogonal",
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(width, input_width, arity)
+    def __init__(self, width: int, *, arity: int = 2, **options: Unpack[ComposerOptions]) -> None:
+        fill = self.prepare(width, arity, **options)
         self.w_DI = nn.Parameter(torch.empty(width, self.input_width))
         self.u_DKD = nn.Parameter(torch.empty(width, arity, width))
         self.b_D = nn.Parameter(torch.zeros(width))
-        fill_input(self.w_DI, gates=1, scheme=init, generator=generator)
-        fill_input(self.u_DKD.detach().flatten(1), gates=1, scheme=init, generator=generator)
+        fill.input(self.w_DI)
+        fill.input(self.u_DKD.detach().flatten(1))
 
     def absent(self) -> NodeState:
         return NodeState(self.b_D.new_zeros(1, self.output_width))
@@ -78,21 +93,13 @@ class _TreeLSTM(_Sized[TreeLSTMState], Stacked):
 class ChildSumTreeLSTM(_TreeLSTM):
     """Any number of children, in no order: the gates see their sum, each child has a forget gate of its own."""
 
-    def __init__(
-        self,
-        width: int,
-        *,
-        input_width: int | None = None,
-        forget_bias: float = 1.0,
-        init: Scheme = "orthogonal",
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(width, input_width, arity=None)
+    def __init__(self, width: int, *, forget_bias: float = 1.0, **options: Unpack[ComposerOptions]) -> None:
+        fill = self.prepare(width, None, **options)
         self.w_GI = nn.Parameter(torch.empty(4 * width, self.input_width))
         self.u_GD = nn.Parameter(torch.empty(4 * width, width))
         self.b_G = nn.Parameter(torch.zeros(4 * width))
-        fill_input(self.w_GI, gates=4, scheme=init, generator=generator)
-        fill_recurrent(self.u_GD, gates=4, scheme=init, generator=generator)
+        fill.input(self.w_GI, gates=4)
+        fill.recurrent(self.u_GD, gates=4)
         with torch.no_grad():
             self.b_G[width : 2 * width] = forget_bias
 
@@ -109,22 +116,15 @@ class NaryTreeLSTM(_TreeLSTM):
     """At most `arity` children, in order: each place has matrices of its own, in every gate."""
 
     def __init__(
-        self,
-        width: int,
-        *,
-        input_width: int | None = None,
-        arity: int = 2,
-        forget_bias: float = 1.0,
-        init: Scheme = "orthogonal",
-        generator: torch.Generator | None = None,
+        self, width: int, *, arity: int = 2, forget_bias: float = 1.0, **options: Unpack[ComposerOptions]
     ) -> None:
-        super().__init__(width, input_width, arity)
+        fill = self.prepare(width, arity, **options)
         self.w_GI = nn.Parameter(torch.empty(4 * width, self.input_width))
         self.u_RKD = nn.Parameter(torch.empty((3 + arity) * width, arity, width))
         self.b_G = nn.Parameter(torch.zeros(4 * width))
-        fill_input(self.w_GI, gates=4, scheme=init, generator=generator)
+        fill.input(self.w_GI, gates=4)
         for place in range(arity):
-            fill_recurrent(self.u_RKD.detach()[:, place], gates=3 + arity, scheme=init, generator=generator)
+            fill.recurrent(self.u_RKD.detach()[:, place], gates=3 + arity)
         with torch.no_grad():
             self.b_G[width : 2 * width] = forget_bias
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from statewise.core import Encoder, Stacked, scope
 from statewise.kernels import Choice, Wish, reverse_rows
 from statewise.kernels.grid import GridWeights, choice, grid
-from statewise.layers import Scheme, fill_input, fill_recurrent
+from statewise.layers import Filler, Scheme
 from statewise.specs import UserError
 
 CORNERS = ("upper_left", "upper_right", "lower_left", "lower_right")  # where each reading begins
@@ -46,10 +46,11 @@ class GridEncoder(Encoder, Stacked):
         self.u_QDD = nn.Parameter(torch.empty(corners, width, width))
         self.v_QDD = nn.Parameter(torch.empty(corners, width, width))
         self.b_QD = nn.Parameter(torch.zeros(corners, width))
+        fill = Filler(init, generator)
         for corner in range(corners):
-            fill_input(self.w_QDI.detach()[corner], gates=1, scheme=init, generator=generator)
+            fill.input(self.w_QDI.detach()[corner])
             for recurrent in (self.u_QDD, self.v_QDD):
-                fill_recurrent(recurrent.detach()[corner], gates=1, scheme=init, generator=generator)
+                fill.recurrent(recurrent.detach()[corner])
         with torch.no_grad():  # a cell has two pasts: halved, so that together they neither grow nor fade
             self.u_QDD.mul_(0.5)
             self.v_QDD.mul_(0.5)

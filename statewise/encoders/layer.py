@@ -1,40 +1,25 @@
 """One layer of an encoder: what reads the whole input, an MLP after it, and the way around them."""
 
-from typing import Literal, final
+from typing import final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from statewise.core import Described, Encoder, is_observed, observe
-from statewise.layers import MLP, Dropout
+from statewise.layers import Around
 
 
 @final
 class EncoderLayer(Described):
-    """Each sublayer f is `x + dropout(f(norm(x)))` (pre) or `norm(x + dropout(f(x)))` (post).
+    """What stands past a row's end is not looked at, and means nothing."""
 
-    Without `residual` the sum is left out. What stands past a row's end is not looked at, and means nothing.
-    """
-
-    def __init__(
-        self,
-        mixer: Encoder,
-        *,
-        norm: nn.Module,
-        dropout: Dropout,
-        residual: bool = True,
-        norm_place: Literal["pre", "post"] = "pre",
-        mlp: MLP | None = None,
-        mlp_norm: nn.Module | None = None,
-    ) -> None:
+    def __init__(self, mixer: Encoder, around: Around) -> None:
         super().__init__()
         self.mixer = mixer
-        self.norm = norm
-        self.dropout = dropout
-        self.residual = residual
-        self.norm_place: Literal["pre", "post"] = norm_place
-        self.mlp = mlp
-        self.mlp_norm = mlp_norm
+        self.norm, self.dropout, self.residual, self.norm_place, self.mlp, self.mlp_norm = around
+
+    def extra_repr(self) -> str:
+        return f"residual={self.residual}, norm_place={self.norm_place!r}"
 
     def forward(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         pre = self.norm_place == "pre"

@@ -14,7 +14,7 @@ from statewise.core import Encoder, Stacked, blanked, check_input, scope
 from statewise.encoders.attention import MultiHeadAttention, past_end
 from statewise.encoders.layer import EncoderLayer
 from statewise.kernels import Wish
-from statewise.layers import MLP, Dropout, Scheme, make_norm, sinusoid
+from statewise.layers import MLP, Around, Dropout, Scheme, make_norm, sinusoid
 from statewise.specs import UserError
 
 
@@ -71,12 +71,14 @@ class TransformerEncoder(Encoder, Stacked):
                     kernel=kernel,
                     generator=generator,
                 ),
-                norm=make_norm(norm, width, epsilon=norm_epsilon),
-                dropout=Dropout(dropout, variational=variational),
-                residual=residual,
-                norm_place=norm_place,
-                mlp=None if mlp == "none" else MLP(width, hidden=hidden, kind=mlp, bias=bias, generator=generator),
-                mlp_norm=None if mlp == "none" else make_norm(norm, width, epsilon=norm_epsilon),
+                Around(
+                    make_norm(norm, width, epsilon=norm_epsilon),
+                    Dropout(dropout, variational=variational),
+                    residual,
+                    norm_place,
+                    None if mlp == "none" else MLP(width, hidden=hidden, kind=mlp, bias=bias, generator=generator),
+                    None if mlp == "none" else make_norm(norm, width, epsilon=norm_epsilon),
+                ),
             )
             for _ in range(depth)
         )

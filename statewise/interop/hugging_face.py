@@ -77,11 +77,10 @@ def export_hugging_face(run: Run, out: str | Path, *, native: bool | None = None
 
 def with_weights(run: Run) -> LanguageModelRun:
     """What has a layout in other libraries: a language model, but not of counts."""
-    if not isinstance(run, LanguageModelRun):
-        raise UserError(f"a {run.spec.task} run has no layout in other libraries", fix="export a language model")
-    if run.spec.model.kind == "markov":
+    texts = run.able(LanguageModelRun, lacks="has no layout in other libraries", fix="export a language model")
+    if texts.spec.model.kind == "markov":
         raise UserError("a Markov model has counts, not weights", fix="export it as an ONNX graph")
-    return run
+    return texts
 
 
 def new_folder(out: str | Path) -> Path:

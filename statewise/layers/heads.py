@@ -4,14 +4,15 @@ B batch, T time, I input width, D width, H heads of queries, G heads of keys and
 head, P = (H + 2G) K rows of the stacked maps, in the order q, k, v.
 """
 
+import inspect
 import math
-from typing import Literal
+from typing import Any, ClassVar, Literal, Required, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Described, Stacked
+from statewise.core import Described, Stacked, full_signature
 from statewise.kernels import Wish
 from statewise.kernels.attention import Mask, attention
 from statewise.kernels.few_rows import linear
@@ -26,6 +27,19 @@ def check_heads(heads: int, *, width: int, called: str = "width") -> None:
     if width % heads:
         divisors = ", ".join(str(n) for n in range(1, width + 1) if width % n == 0)
         raise UserError(f"{called} {width} is not a multiple of heads {heads}", fix=f"heads that fit: {divisors}")
+
+
+class HeadsOptions(TypedDict, total=False):
+    """The options of `Heads`, which says what they mean."""
+
+    heads: Required[int]
+    kv_heads: int | None
+    head_width: int | None
+    query_key_norm: float | None
+    input_width: int | None
+    bias: bool
+    init: Scheme
+    generator: torch.Generator | None
 
 
 class Heads(Described, Stacked):
@@ -103,45 +117,45 @@ class Heads(Described, Stacked):
         return a.view(*a.shape[:-1], a.shape[-1] // self.head_width, self.head_width)
 
 
+class AttentionOptions(HeadsOptions, total=False):
+    """The options of `MultiHead`."""
+
+    position: Literal["none", "rotary", "alibi"]
+    rotary_base: float
+    rotary_scaling: Scaling | None
+    scale: float | None
+    dropout: float
+    kernel: Wish
+
+
 class MultiHead(nn.Module):
     """What every multi-head attention has: its heads, the positions they know of, and the options of its kernel.
 
     `mixers.Attention` says what they mean.
     """
 
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.__signature__ = full_signature(cls.__init__, MultiHead.__init__, Heads.__init__)
+
     def __init__(
         self,
         width: int,
         *,
-        heads: int,
-        input_width: int | None = None,
-        kv_heads: int | None = None,
-        head_width: int | None = None,
-        query_key_norm: float | None = None,
         position: Literal["none", "rotary", "alibi"] = "none",
         rotary_base: float = 10_000.0,
         rotary_scaling: Scaling | None = None,
-        bias: bool = True,
         scale: float | None = None,
         dropout: float = 0.0,
-        init: Scheme = "orthogonal",
         kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
+        **options: Unpack[HeadsOptions],
     ) -> None:
         super().__init__()
-        self.input_width = input_width or width
+        self.heads = Heads(width, **options)
+        self.input_width = self.heads.input_width
         self.output_width = width
-        self.heads = Heads(
-            width,
-            heads=heads,
-            kv_heads=kv_heads,
-            head_width=head_width,
-            query_key_norm=query_key_norm,
-            input_width=input_width,
-            bias=bias,
-            init=init,
-            generator=generator,
-        )
         self.position: Literal["none", "rotary", "alibi"] = position
         self.rotary_base, self.rotary_scaling = rotary_base, rotary_scaling
         self.scale = scale or 1 / math.sqrt(self.heads.head_width)

@@ -6,8 +6,7 @@
 """
 
 import math
-from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,29 +14,29 @@ from torch import Tensor, nn
 Scheme = Literal["orthogonal", "published", "torch"]
 
 
-def _uniform(weight: Tensor, width: int, generator: torch.Generator | None) -> None:
-    bound = 1 / math.sqrt(width)
-    nn.init.uniform_(weight, -bound, bound, generator=generator)
+class Filler(NamedTuple):
+    """Fills the weights of one module: by its scheme, from its generator."""
 
+    scheme: Scheme
+    generator: torch.Generator | None
 
-def fill_recurrent(weight: Tensor, *, gates: int, scheme: Scheme, generator: torch.Generator | None) -> None:
-    """A `[gates * D, P]` recurrent matrix."""
-    _fill(nn.init.orthogonal_, weight, gates, scheme, generator)
+    def recurrent(self, weight: Tensor, *, gates: int = 1) -> None:
+        """A `[gates * D, P]` recurrent matrix."""
+        for gate in self._gates(weight, gates):
+            nn.init.orthogonal_(gate, generator=self.generator)
 
+    def input(self, weight: Tensor, *, gates: int = 1) -> None:
+        """A `[gates * D, I]` input matrix."""
+        for gate in self._gates(weight, gates):
+            nn.init.xavier_uniform_(gate, generator=self.generator)
 
-def fill_input(weight: Tensor, *, gates: int, scheme: Scheme, generator: torch.Generator | None) -> None:
-    """A `[gates * D, I]` input matrix."""
-    _fill(nn.init.xavier_uniform_, weight, gates, scheme, generator)
-
-
-def _fill(
-    fill_gate: Callable[..., Tensor], weight: Tensor, gates: int, scheme: Scheme, generator: torch.Generator | None
-) -> None:
-    if scheme == "torch":
-        _uniform(weight, weight.shape[0] // gates, generator)
-        return
-    for gate in weight.chunk(gates):
-        fill_gate(gate, generator=generator)
+    def _gates(self, weight: Tensor, gates: int) -> tuple[Tensor, ...]:
+        """Those to fill one by one: none by the scheme `torch`, which fills them here."""
+        if self.scheme != "torch":
+            return weight.chunk(gates)
+        bound = 1 / math.sqrt(weight.shape[0] // gates)
+        nn.init.uniform_(weight, -bound, bound, generator=self.generator)
+        return ()
 
 
 def fill_decay(

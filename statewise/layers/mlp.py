@@ -1,6 +1,6 @@
-"""The sublayer without time: widen, activate, narrow."""
+"""The sublayer without time (widen, activate, narrow), and what stands around sublayers."""
 
-from typing import Literal, assert_never
+from typing import Literal, NamedTuple, assert_never
 
 import torch
 from torch import Tensor
@@ -8,7 +8,9 @@ from torch.nn import functional as F
 
 from statewise.core import Described, Stacked
 from statewise.kernels.few_rows import linear
+from statewise.layers.dropout import Dropout
 from statewise.layers.linear import make_linear
+from statewise.layers.norm import Norm
 
 
 class MLP(Described, Stacked):
@@ -43,3 +45,18 @@ class MLP(Described, Stacked):
             case _:
                 assert_never(self.kind)
         return linear(a, down.weight, down.bias, onto=onto)
+
+
+class Around(NamedTuple):
+    """The parts of a layer besides its mixer.
+
+    Each sublayer f, mixer or MLP, becomes `x + dropout(f(norm(x)))` (pre) or `norm(x + dropout(f(x)))` (post);
+    without `residual` the sum is left out.
+    """
+
+    norm: Norm
+    dropout: Dropout
+    residual: bool = True
+    norm_place: Literal["pre", "post"] = "pre"
+    mlp: MLP | None = None
+    mlp_norm: Norm | None = None

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import Described, Stacked
-from statewise.layers.initialise import Scheme, fill_input, fill_recurrent
+from statewise.layers.initialise import Filler
 
 TransitionName = Literal["elman", "mlp", "gated"]
 
@@ -18,15 +18,13 @@ TransitionName = Literal["elman", "mlp", "gated"]
 class ElmanTransition(Described):
     """`h' = tanh(W x + U h + b)`: the simplest g with a memory."""
 
-    def __init__(
-        self, width: int, input_width: int, *, init: Scheme = "orthogonal", generator: torch.Generator | None = None
-    ) -> None:
+    def __init__(self, width: int, input_width: int, *, fill: Filler) -> None:
         super().__init__()
         self.w_DI = nn.Parameter(torch.empty(width, input_width))
         self.u_DD = nn.Parameter(torch.empty(width, width))
         self.b_D = nn.Parameter(torch.zeros(width))
-        fill_input(self.w_DI, gates=1, scheme=init, generator=generator)
-        fill_recurrent(self.u_DD, gates=1, scheme=init, generator=generator)
+        fill.input(self.w_DI)
+        fill.recurrent(self.u_DD)
 
     def forward(self, h_BD: Tensor, x_BI: Tensor) -> Tensor:
         return torch.tanh(F.linear(x_BI, self.w_DI, self.b_D) + h_BD @ self.u_DD.mT)
@@ -35,15 +33,7 @@ class ElmanTransition(Described):
 class MLPTransition(Described):
     """`h' = tanh(V tanh(W x + U h + b) + c)`: a deep transition (Pascanu et al. 2014)."""
 
-    def __init__(
-        self,
-        width: int,
-        input_width: int,
-        *,
-        hidden: int | None = None,
-        init: Scheme = "orthogonal",
-        generator: torch.Generator | None = None,
-    ) -> None:
+    def __init__(self, width: int, input_width: int, *, hidden: int | None = None, fill: Filler) -> None:
         super().__init__()
         hidden = hidden or width
         self.w_HI = nn.Parameter(torch.empty(hidden, input_width))
@@ -51,9 +41,9 @@ class MLPTransition(Described):
         self.b_H = nn.Parameter(torch.zeros(hidden))
         self.v_DH = nn.Parameter(torch.empty(width, hidden))
         self.c_D = nn.Parameter(torch.zeros(width))
-        fill_input(self.w_HI, gates=1, scheme=init, generator=generator)
+        fill.input(self.w_HI)
         for weight in (self.u_HD, self.v_DH):
-            fill_recurrent(weight, gates=1, scheme=init, generator=generator)
+            fill.recurrent(weight)
 
     def forward(self, h_BD: Tensor, x_BI: Tensor) -> Tensor:
         a_BH = torch.tanh(F.linear(x_BI, self.w_HI, self.b_H) + h_BD @ self.u_HD.mT)
@@ -66,16 +56,14 @@ class GatedTransition(Described, Stacked):
     The rows of the matrices stand in the order r, z, n.
     """
 
-    def __init__(
-        self, width: int, input_width: int, *, init: Scheme = "orthogonal", generator: torch.Generator | None = None
-    ) -> None:
+    def __init__(self, width: int, input_width: int, *, fill: Filler) -> None:
         super().__init__()
         self.width = width
         self.w_GI = nn.Parameter(torch.empty(3 * width, input_width))
         self.u_GD = nn.Parameter(torch.empty(3 * width, width))
         self.b_G = nn.Parameter(torch.zeros(3 * width))
-        fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
-        fill_recurrent(self.u_GD, gates=3, scheme=init, generator=generator)
+        fill.input(self.w_GI, gates=3)
+        fill.recurrent(self.u_GD, gates=3)
 
     def stacked(self) -> dict[str, list[int]]:
         return {"w_GI": [self.width] * 3, "u_GD": [self.width] * 3}
@@ -90,21 +78,15 @@ class GatedTransition(Described, Stacked):
 
 
 def make_transition(
-    name: TransitionName,
-    width: int,
-    input_width: int,
-    *,
-    hidden: int | None = None,
-    init: Scheme = "orthogonal",
-    generator: torch.Generator | None = None,
+    name: TransitionName, width: int, input_width: int, *, hidden: int | None = None, fill: Filler
 ) -> nn.Module:
     """A transition by name; `hidden` is the MLP's own."""
     match name:
         case "elman":
-            return ElmanTransition(width, input_width, init=init, generator=generator)
+            return ElmanTransition(width, input_width, fill=fill)
         case "mlp":
-            return MLPTransition(width, input_width, hidden=hidden, init=init, generator=generator)
+            return MLPTransition(width, input_width, hidden=hidden, fill=fill)
         case "gated":
-            return GatedTransition(width, input_width, init=init, generator=generator)
+            return GatedTransition(width, input_width, fill=fill)
         case _:
             assert_never(name)

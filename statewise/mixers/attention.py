@@ -4,15 +4,38 @@ B batch, T time, S slots of the list, I input width, D width, H heads, G heads o
 K width of a head.
 """
 
-from typing import NamedTuple, final
+from abc import abstractmethod
+from typing import NamedTuple, TypeVar, final
 
 import torch
 from torch import Tensor
 
-from statewise.core import Mixer, check_input, one_step, state_type
-from statewise.kernels import Choice
+from statewise.core import Mixer, State, check_input, one_step, state_type
+from statewise.kernels import Choice, Wish
 from statewise.kernels.attention import Mask, append, attend_, choice, up_to, with_room
 from statewise.layers import MultiHead, placed
+
+S = TypeVar("S", bound=State)
+
+
+class ListMixer(Mixer[S]):
+    """A mixer that attends to a list of what it has read: `forward` is `_read`, a step is a sequence of one."""
+
+    kernel: Wish
+
+    def choice(self) -> Choice:
+        """Which implementation `forward` will run, and why."""
+        return choice(wish=self.kernel)
+
+    @abstractmethod
+    def _read(self, x_BTI: Tensor, state: S, lengths_B: Tensor | None) -> tuple[Tensor, S]: ...
+
+    def forward(self, x: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
+        check_input(x, lengths_B, width=self.input_width)
+        return self._read(x, self.init_state(x.shape[0]) if state is None else state, lengths_B)
+
+    def step(self, x: Tensor, state: S) -> tuple[Tensor, S]:
+        return one_step(self.forward, x, state)
 
 
 @state_type
@@ -25,7 +48,7 @@ class AttentionState(NamedTuple):
 
 
 @final
-class Attention(MultiHead, Mixer[AttentionState]):
+class Attention(MultiHead, ListMixer[AttentionState]):
     """`y_t = W_o Σ_j softmax_j(q_t · k_j · scale) v_j` over all j <= t, head by head.
 
     `kv_heads`: fewer heads of keys and values, a smaller cache. `position`: none, `rotary` (queries and keys are turned
@@ -37,15 +60,7 @@ class Attention(MultiHead, Mixer[AttentionState]):
         empty_BSGK = self.like.new_zeros(batch, 0, self.heads.num_kv_heads, self.heads.head_width)
         return AttentionState(empty_BSGK, empty_BSGK, torch.zeros(batch, dtype=torch.int64, device=self.like.device))
 
-    def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
-        return choice(wish=self.kernel)
-
-    def forward(
-        self, x_BTI: Tensor, state: AttentionState | None = None, lengths_B: Tensor | None = None
-    ) -> tuple[Tensor, AttentionState]:
-        check_input(x_BTI, lengths_B, width=self.input_width)
-        state = state or self.init_state(x_BTI.shape[0])
+    def _read(self, x_BTI: Tensor, state: AttentionState, lengths_B: Tensor | None) -> tuple[Tensor, AttentionState]:
         before, time = state.keys_BSGK.shape[1], x_BTI.shape[1]
         x_BTI, past_BT1, at_BT = placed(x_BTI, lengths_B, state.length_B)
         q_BTHK, k_BTGK, v_BTGK = self.project(x_BTI, at_BT)
@@ -60,9 +75,6 @@ class Attention(MultiHead, Mixer[AttentionState]):
         length_B = state.length_B + lengths_B
         after = AttentionState(up_to(keys_BSGK, length_B), up_to(values_BSGK, length_B), length_B)
         return y_BTD.masked_fill(past_BT1, 0.0), after
-
-    def step(self, x_BI: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
-        return one_step(self.forward, x_BI, state)
 
     @torch.no_grad()
     def reserve(self, state: AttentionState, tokens: int) -> tuple[AttentionState, int]:

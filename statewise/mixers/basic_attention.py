@@ -8,10 +8,11 @@ from typing import NamedTuple, final
 import torch
 from torch import Tensor
 
-from statewise.core import check_input, one_step, state_type
-from statewise.kernels import Choice, Wish
-from statewise.kernels.attention import Mask, append, attend_, attention, choice, up_to, with_room
+from statewise.core import state_type
+from statewise.kernels import Wish
+from statewise.kernels.attention import Mask, append, attend_, attention, up_to, with_room
 from statewise.layers import placed
+from statewise.mixers.attention import ListMixer
 from statewise.mixers.recurrent import KernelMixer
 
 
@@ -24,24 +25,19 @@ class BasicAttentionState(NamedTuple):
 
 
 @final
-class BasicAttention(KernelMixer[BasicAttentionState]):
+class BasicAttention(ListMixer[BasicAttentionState], KernelMixer[BasicAttentionState]):
     """`y_i = Σ_{j <= i} softmax_j(x_i · x_j) x_j`: query, key and value are the input itself."""
 
     def __init__(self, width: int, *, kernel: Wish = "auto") -> None:
-        super().__init__(width, kernel=kernel)
+        self.prepare(width, kernel=kernel)
 
     def init_state(self, batch: int) -> BasicAttentionState:
         length_B = torch.zeros(batch, dtype=torch.int64, device=self.like.device)
         return BasicAttentionState(self.like.new_zeros(batch, 0, self.input_width), length_B)
 
-    def choice(self) -> Choice:
-        return choice(wish=self.kernel)
-
-    def forward(
-        self, x_BTD: Tensor, state: BasicAttentionState | None = None, lengths_B: Tensor | None = None
+    def _read(
+        self, x_BTD: Tensor, state: BasicAttentionState, lengths_B: Tensor | None
     ) -> tuple[Tensor, BasicAttentionState]:
-        check_input(x_BTD, lengths_B, width=self.input_width)
-        state = state or self.init_state(x_BTD.shape[0])
         x_BTD, past_BT1, at_BT = placed(x_BTD, lengths_B, state.length_B)
         list_BSD = append(state.list_BSD, x_BTD, at_BT)
         slots_BS = torch.arange(list_BSD.shape[1], device=x_BTD.device).expand(x_BTD.shape[0], -1)
@@ -53,9 +49,6 @@ class BasicAttention(KernelMixer[BasicAttentionState]):
         length_B = state.length_B + lengths_B
         after = BasicAttentionState(up_to(list_BSD, length_B), length_B)
         return y_BTD.masked_fill(past_BT1, 0.0), after
-
-    def step(self, x_BD: Tensor, state: BasicAttentionState) -> tuple[Tensor, BasicAttentionState]:
-        return one_step(self.forward, x_BD, state)
 
     @torch.no_grad()
     def reserve(self, state: BasicAttentionState, tokens: int) -> tuple[BasicAttentionState, int]:

@@ -3,17 +3,17 @@
 B batch, T time, I input width, D width, L layers of the transition.
 """
 
-from typing import NamedTuple, final
+from typing import NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor, nn
 
 from statewise.core import Stacked, check_input, state_type
-from statewise.kernels import Choice, Wish
+from statewise.kernels import Choice
 from statewise.kernels.deep_rnn import TransitionWeights, choice, transition, transition_step
 from statewise.kernels.elman import Activation
-from statewise.layers import Scheme, fill_input, fill_recurrent, unfilled_linear
-from statewise.mixers.recurrent import KernelMixer
+from statewise.layers import Filler, unfilled_linear
+from statewise.mixers.recurrent import KernelMixer, MixerOptions
 from statewise.specs import UserError
 
 
@@ -37,33 +37,30 @@ class DeepRNN(KernelMixer[DeepRNNState], Stacked):
         self,
         width: int,
         *,
-        input_width: int | None = None,
         input_depth: int = 2,
         transition_depth: int = 2,
         output_depth: int = 2,
         skip: bool = True,
         activation: Activation = "tanh",
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
+        **options: Unpack[MixerOptions],
     ) -> None:
-        super().__init__(width, input_width=input_width, kernel=kernel)
+        fill = self.prepare(width, **options)
         for name, depth in (("input", input_depth), ("transition", transition_depth), ("output", output_depth)):
             if depth < 1:
                 raise UserError(f"{name}_depth = {depth} is not valid, expected 1 or more")
         self.activation: Activation = activation
         widths = [self.input_width] + [width] * (input_depth - 1)
-        self.inputs = nn.ModuleList(_linear(i, width, init, generator) for i in widths[:-1])
-        self.last_input = _linear(widths[-1], width, init, generator)
+        self.inputs = nn.ModuleList(_linear(i, width, fill) for i in widths[:-1])
+        self.last_input = _linear(widths[-1], width, fill)
         self.u_LDD = nn.Parameter(torch.empty(transition_depth, width, width))
         self.b_KD = nn.Parameter(torch.zeros(transition_depth - 1, width)) if transition_depth > 1 else None
         deep_skip = skip and transition_depth > 1
         self.skip_DD = nn.Parameter(torch.empty(width, width)) if deep_skip else None
         for u_DD in self.u_LDD.detach().unbind():
-            fill_recurrent(u_DD, gates=1, scheme=init, generator=generator)
+            fill.recurrent(u_DD)
         if self.skip_DD is not None:
-            fill_recurrent(self.skip_DD, gates=1, scheme=init, generator=generator)
-        self.outputs = nn.ModuleList(_linear(width, width, init, generator) for _ in range(output_depth - 1))
+            fill.recurrent(self.skip_DD)
+        self.outputs = nn.ModuleList(_linear(width, width, fill) for _ in range(output_depth - 1))
 
     def stacked(self) -> dict[str, list[int]]:
         return {"b_KD": []}
@@ -107,8 +104,8 @@ class DeepRNN(KernelMixer[DeepRNNState], Stacked):
         return self._through(self.outputs, h_BD), DeepRNNState(h_BD)
 
 
-def _linear(inputs: int, outputs: int, init: Scheme, generator: torch.Generator | None) -> nn.Linear:
+def _linear(inputs: int, outputs: int, fill: Filler) -> nn.Linear:
     linear = unfilled_linear(inputs, outputs)
-    fill_input(linear.weight, gates=1, scheme=init, generator=generator)
+    fill.input(linear.weight)
     nn.init.zeros_(linear.bias)
     return linear

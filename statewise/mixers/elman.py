@@ -1,16 +1,16 @@
 """The Elman network (1990): the state is a vector, rewritten at every step."""
 
-from typing import NamedTuple, final
+from typing import NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import state_type
-from statewise.kernels import Choice, Wish
+from statewise.kernels import Choice
 from statewise.kernels.elman import Activation, ElmanWeights, choice, elman, elman_step
-from statewise.layers import Scheme, drop, fill_input, fill_recurrent
-from statewise.mixers.recurrent import VectorMixer
+from statewise.layers import drop
+from statewise.mixers.recurrent import MixerOptions, VectorMixer
 
 
 @state_type
@@ -36,24 +36,21 @@ class Elman(VectorMixer[ElmanState]):
         self,
         width: int,
         *,
-        input_width: int | None = None,
         activation: Activation = "tanh",
         weight_drop: float = 0.0,
         zoneout: float = 0.0,
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
+        **options: Unpack[MixerOptions],
     ) -> None:
-        super().__init__(width, input_width=input_width, kernel=kernel)
+        fill = self.prepare(width, **options)
         self.activation: Activation = activation
         self.weight_drop = weight_drop
         self.zoneout = zoneout
         self.w_DI = nn.Parameter(torch.empty(width, self.input_width))
         self.u_DD = nn.Parameter(torch.empty(width, width))
         self.b_D = nn.Parameter(torch.zeros(width))
-        fill_input(self.w_DI, gates=1, scheme=init, generator=generator)
-        fill_recurrent(self.u_DD, gates=1, scheme=init, generator=generator)
-        if init == "published" and activation == "relu":
+        fill.input(self.w_DI)
+        fill.recurrent(self.u_DD)
+        if fill.scheme == "published" and activation == "relu":
             nn.init.eye_(self.u_DD)
 
     def weights(self) -> ElmanWeights:

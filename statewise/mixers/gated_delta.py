@@ -4,7 +4,7 @@ B batch, T time, I input width, D width, H heads, G heads of q and of k, K width
 W inputs the convolution remembers.
 """
 
-from typing import NamedTuple, final
+from typing import NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,9 @@ from statewise.kernels import Choice, Wish, no_autocast
 from statewise.kernels.few_rows import linear
 from statewise.kernels.gated_delta import choice, gated_delta
 from statewise.kernels.layer_norm import norm
-from statewise.layers import Scheme, check_heads, fill_decay, fill_input
+from statewise.layers import check_heads, fill_decay
 from statewise.mixers.parallel import ParallelMixer, Window, convolved, empty_window, fill_taps
+from statewise.mixers.recurrent import MixerOptions
 
 
 @state_type
@@ -37,16 +38,13 @@ class GatedDelta(ParallelMixer[GatedDeltaState]):
         self,
         width: int,
         *,
-        input_width: int | None = None,
         heads: int = 2,
         decay: bool = True,
         conv: int = 4,
         gate: bool = True,
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
+        **options: Unpack[MixerOptions],
     ) -> None:
-        super().__init__(width, input_width=input_width, kernel=kernel)
+        fill = self.prepare(width, **options)
         check_heads(heads, width=width)
         self.heads = heads
         self.w_GI = nn.Parameter(torch.empty(3 * width, self.input_width))  # rows for q, k, v
@@ -58,13 +56,13 @@ class GatedDelta(ParallelMixer[GatedDeltaState]):
         self.w_gate_DI = nn.Parameter(torch.empty(width, self.input_width)) if gate else None
         self.gain_K = nn.Parameter(torch.ones(width // heads))
         self.w_out_DD = nn.Parameter(torch.empty(width, width))
-        fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
+        fill.input(self.w_GI, gates=3)
         for weight in (self.w_beta_HI, self.w_decay_HI, self.w_gate_DI, self.w_out_DD):
             if weight is not None:
-                fill_input(weight, gates=1, scheme=init, generator=generator)
-        fill_taps(self.w_conv_CK, generator=generator)
+                fill.input(weight)
+        fill_taps(self.w_conv_CK, generator=fill.generator)
         if self.log_rate_H is not None and self.b_decay_H is not None:
-            fill_decay(self.log_rate_H, self.b_decay_H, generator=generator)
+            fill_decay(self.log_rate_H, self.b_decay_H, generator=fill.generator)
 
     def stacked(self) -> dict[str, list[int]]:
         return {"w_GI": [self.output_width] * 3, "w_conv_CK": []}

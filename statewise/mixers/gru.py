@@ -1,16 +1,16 @@
 """The gated recurrent unit (Cho et al. 2014): the state is a vector that a gate lets through unchanged."""
 
-from typing import Literal, NamedTuple, final
+from typing import Literal, NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor, nn
 
 from statewise.core import Stacked, state_type
-from statewise.kernels import Choice, Wish
+from statewise.kernels import Choice
 from statewise.kernels.few_rows import linear
 from statewise.kernels.gru import GRUWeights, choice, gru, gru_step
-from statewise.layers import Scheme, drop, fill_input, fill_recurrent
-from statewise.mixers.recurrent import VectorMixer
+from statewise.layers import drop
+from statewise.mixers.recurrent import MixerOptions, VectorMixer
 
 
 @state_type
@@ -36,25 +36,22 @@ class GRU(VectorMixer[GRUState], Stacked):
         self,
         width: int,
         *,
-        input_width: int | None = None,
         reset: Literal["after", "before"] = "after",
         weight_drop: float = 0.0,
         zoneout: float = 0.0,
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
+        **options: Unpack[MixerOptions],
     ) -> None:
-        super().__init__(width, input_width=input_width, kernel=kernel)
+        fill = self.prepare(width, **options)
         self.weight_drop = weight_drop
         self.zoneout = zoneout
         self.w_GI = nn.Parameter(torch.empty(3 * width, self.input_width))
         self.u_GD = nn.Parameter(torch.empty(3 * width, width))
         self.b_G = nn.Parameter(torch.zeros(3 * width))
         self.b_u_D = nn.Parameter(torch.zeros(width)) if reset == "after" else None
-        fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
-        fill_recurrent(self.u_GD, gates=3, scheme=init, generator=generator)
-        if init == "published":
-            nn.init.normal_(self.w_GI, std=0.01, generator=generator)
+        fill.input(self.w_GI, gates=3)
+        fill.recurrent(self.u_GD, gates=3)
+        if fill.scheme == "published":
+            nn.init.normal_(self.w_GI, std=0.01, generator=fill.generator)
 
     def stacked(self) -> dict[str, list[int]]:
         return {"w_GI": [self.output_width] * 3, "u_GD": [self.output_width] * 3}

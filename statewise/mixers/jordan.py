@@ -3,18 +3,17 @@
 B batch, T time, I input width, D hidden width, O output width.
 """
 
-from typing import NamedTuple, final
+from typing import NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import check_input, state_type
-from statewise.kernels import Choice, Wish
+from statewise.kernels import Choice
 from statewise.kernels.elman import Activation
 from statewise.kernels.jordan import JordanWeights, choice, jordan, jordan_forced, jordan_step
-from statewise.layers import Scheme, fill_input
-from statewise.mixers.recurrent import VectorMixer
+from statewise.mixers.recurrent import MixerOptions, VectorMixer
 from statewise.specs import UserError
 
 
@@ -34,17 +33,9 @@ class Jordan(VectorMixer[JordanState]):
     make_state = JordanState
 
     def __init__(
-        self,
-        width: int,
-        *,
-        input_width: int | None = None,
-        output: int | None = None,
-        activation: Activation = "tanh",
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
+        self, width: int, *, output: int | None = None, activation: Activation = "tanh", **options: Unpack[MixerOptions]
     ) -> None:
-        super().__init__(output or width, input_width=input_width or width, kernel=kernel)
+        fill = self.prepare(width, output, **options)
         self.activation: Activation = activation
         self.w_DI = nn.Parameter(torch.empty(width, self.input_width))
         self.r_DO = nn.Parameter(torch.empty(width, self.output_width))
@@ -52,7 +43,7 @@ class Jordan(VectorMixer[JordanState]):
         self.v_OD = nn.Parameter(torch.empty(self.output_width, width))
         self.c_O = nn.Parameter(torch.zeros(self.output_width))
         for weight in (self.w_DI, self.r_DO, self.v_OD):
-            fill_input(weight, gates=1, scheme=init, generator=generator)
+            fill.input(weight)
 
     def weights(self) -> JordanWeights:
         return JordanWeights(self.w_DI, self.r_DO, self.b_D, self.v_OD, self.c_O, self.activation)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import Mixer, check_input, observe, state_type, unroll
-from statewise.layers import Scheme, TransitionName, make_transition
+from statewise.layers import Filler, Scheme, TransitionName, make_transition
 
 
 @state_type
@@ -41,7 +41,7 @@ class Latent(Mixer[LatentState]):
         self.g = (
             transition
             if isinstance(transition, nn.Module)
-            else make_transition(transition, width, self.input_width, hidden=hidden, init=init, generator=generator)
+            else make_transition(transition, width, self.input_width, hidden=hidden, fill=Filler(init, generator))
         )
 
     def init_state(self, batch: int) -> LatentState:

@@ -1,18 +1,17 @@
 """Leaky integrator units (Mozer 1992): each unit keeps a share of what it held, so each has a time scale of its own."""
 
 from abc import abstractmethod
-from typing import Literal, NamedTuple, TypeVar, final
+from typing import Literal, NamedTuple, TypeVar, Unpack, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import state_type
-from statewise.kernels import Choice, Wish
+from statewise.kernels import Choice
 from statewise.kernels.elman import Activation
 from statewise.kernels.leaky import LeakyWeights, choice, leaky, leaky_step
-from statewise.layers import Scheme, fill_input, fill_recurrent
-from statewise.mixers.recurrent import VectorMixer
+from statewise.mixers.recurrent import MixerOptions, VectorMixer
 from statewise.specs import UserError
 
 V = TypeVar("V", bound=tuple[Tensor])
@@ -60,15 +59,12 @@ class Leaky(LeakyIntegrator[LeakyState]):
         self,
         width: int,
         *,
-        input_width: int | None = None,
         leak: Literal["learned", "fixed"] = "learned",
         alpha: float | None = None,
         activation: Activation = "tanh",
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
+        **options: Unpack[MixerOptions],
     ) -> None:
-        super().__init__(width, input_width=input_width, kernel=kernel)
+        fill = self.prepare(width, **options)
         if alpha is not None and not (0 < alpha < 1 or (alpha == 0 and leak == "fixed")):
             raise UserError(f"alpha = {alpha} is not valid with a {leak} leak", fix="choose it between 0 and 1")
         self.activation: Activation = activation
@@ -76,8 +72,8 @@ class Leaky(LeakyIntegrator[LeakyState]):
         self.w_DI = nn.Parameter(torch.empty(width, self.input_width))
         self.u_DD = nn.Parameter(torch.empty(width, width))
         self.b_D = nn.Parameter(torch.zeros(width))
-        fill_input(self.w_DI, gates=1, scheme=init, generator=generator)
-        fill_recurrent(self.u_DD, gates=1, scheme=init, generator=generator)
+        fill.input(self.w_DI)
+        fill.recurrent(self.u_DD)
         logit_D = torch.linspace(-3, 3, width)
         if leak == "learned":
             self.logit_D = nn.Parameter(logit_D if alpha is None else torch.full((width,), alpha).logit())

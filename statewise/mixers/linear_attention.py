@@ -3,7 +3,7 @@
 B batch, T time, I input width, D width, H heads, K width of a head, W inputs the convolution remembers.
 """
 
-from typing import Literal, NamedTuple, final
+from typing import Literal, NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,9 @@ from statewise.core import state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.few_rows import linear
 from statewise.kernels.linear_attention import choice, linear_attention
-from statewise.layers import Scheme, check_heads, fill_input
+from statewise.layers import check_heads
 from statewise.mixers.parallel import ParallelMixer, Window, convolved, empty_window, fill_taps
+from statewise.mixers.recurrent import MixerOptions
 
 Feature = Literal["elu", "identity"]
 
@@ -36,27 +37,18 @@ class LinearAttention(ParallelMixer[LinearAttentionState]):
     """
 
     def __init__(
-        self,
-        width: int,
-        *,
-        input_width: int | None = None,
-        heads: int = 2,
-        feature: Feature = "elu",
-        conv: int = 0,
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
+        self, width: int, *, heads: int = 2, feature: Feature = "elu", conv: int = 0, **options: Unpack[MixerOptions]
     ) -> None:
-        super().__init__(width, input_width=input_width, kernel=kernel)
+        fill = self.prepare(width, **options)
         check_heads(heads, width=width)
         self.heads = heads
         self.feature: Feature = feature
         self.w_GI = nn.Parameter(torch.empty(3 * width, self.input_width))  # rows for q, k, v
         self.w_conv_CK = nn.Parameter(torch.empty(3 * width, conv)) if conv else None
         self.w_out_DD = nn.Parameter(torch.empty(width, width))
-        fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
-        fill_input(self.w_out_DD, gates=1, scheme=init, generator=generator)
-        fill_taps(self.w_conv_CK, generator=generator)
+        fill.input(self.w_GI, gates=3)
+        fill.input(self.w_out_DD)
+        fill_taps(self.w_conv_CK, generator=fill.generator)
 
     def stacked(self) -> dict[str, list[int]]:
         return {"w_GI": [self.output_width] * 3, "w_conv_CK": []}

@@ -1,15 +1,15 @@
 """Long short-term memory (Hochreiter and Schmidhuber 1997): the state is a pair, one of them additive."""
 
-from typing import NamedTuple, final
+from typing import NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor, nn
 
 from statewise.core import Stacked, check_input, state_type
-from statewise.kernels import Choice, Wish
+from statewise.kernels import Choice
 from statewise.kernels.lstm import LSTMNorm, LSTMWeights, choice, lstm, lstm_step, project_input
-from statewise.layers import Scheme, drop, fill_input, fill_recurrent
-from statewise.mixers.recurrent import KernelMixer
+from statewise.layers import drop
+from statewise.mixers.recurrent import KernelMixer, MixerOptions
 
 
 @state_type
@@ -37,7 +37,6 @@ class LSTM(KernelMixer[LSTMState], Stacked):
         self,
         width: int,
         *,
-        input_width: int | None = None,
         peephole: bool = False,
         projection: int | None = None,
         layer_norm: bool = False,
@@ -45,11 +44,9 @@ class LSTM(KernelMixer[LSTMState], Stacked):
         forget_bias: float = 1.0,
         weight_drop: float = 0.0,
         zoneout: float = 0.0,
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
+        **options: Unpack[MixerOptions],
     ) -> None:
-        super().__init__(projection or width, input_width=input_width or width, kernel=kernel)
+        fill = self.prepare(width, projection, **options)
         self.width = width
         self.coupled = coupled
         self.weight_drop = weight_drop
@@ -65,15 +62,15 @@ class LSTM(KernelMixer[LSTMState], Stacked):
         self.norm_cell_D = nn.Parameter(torch.ones(width)) if layer_norm else None
         self.norm_cell_bias_D = nn.Parameter(torch.zeros(width)) if layer_norm else None
 
-        fill_input(self.w_GI, gates=gates, scheme=init, generator=generator)
-        fill_recurrent(self.u_GP, gates=gates, scheme=init, generator=generator)
+        fill.input(self.w_GI, gates=gates)
+        fill.recurrent(self.u_GP, gates=gates)
         if self.projection_PD is not None:
             # Turned, so that scales are taken from the width it reads, as torch.nn does.
-            fill_recurrent(self.projection_PD.mT, gates=1, scheme=init, generator=generator)
-        if init == "published":
+            fill.recurrent(self.projection_PD.mT)
+        if fill.scheme == "published":
             for weight in (self.w_GI, self.u_GP, self.projection_PD):
                 if weight is not None:
-                    nn.init.uniform_(weight, -0.08, 0.08, generator=generator)
+                    nn.init.uniform_(weight, -0.08, 0.08, generator=fill.generator)
         forget = gates - 3
         with torch.no_grad():
             self.b_G[forget * width : (forget + 1) * width] = forget_bias

@@ -3,7 +3,7 @@
 B batch, T time, I input width, D width, E inner width, H heads, P width of a head, N width of the state.
 """
 
-from typing import Literal, NamedTuple, final
+from typing import Literal, NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,9 @@ from statewise.core import state_type
 from statewise.kernels import Choice, Wish, past_end, wide
 from statewise.kernels.few_rows import linear
 from statewise.kernels.linear_attention import choice, linear_attention
-from statewise.layers import Scheme, check_heads, fill_decay, fill_input
+from statewise.layers import check_heads, fill_decay
 from statewise.mixers.parallel import ParallelMixer, Window, convolved, empty_window, fill_taps
+from statewise.mixers.recurrent import MixerOptions
 
 
 @state_type
@@ -36,7 +37,6 @@ class Mamba2(ParallelMixer[Mamba2State]):
         self,
         width: int,
         *,
-        input_width: int | None = None,
         heads: int = 2,
         state: int = 16,
         expand: int = 2,
@@ -44,11 +44,9 @@ class Mamba2(ParallelMixer[Mamba2State]):
         conv_bias: bool = False,
         gate: bool = True,
         skip: Literal["unit", "head"] = "unit",
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
+        **options: Unpack[MixerOptions],
     ) -> None:
-        super().__init__(width, input_width=input_width, kernel=kernel)
+        fill = self.prepare(width, **options)
         inner = expand * width
         check_heads(heads, width=inner, called="inner width")
         self.sizes = [inner, state, state]  # of x̃, B, C
@@ -67,9 +65,9 @@ class Mamba2(ParallelMixer[Mamba2State]):
         self.w_out_DE = nn.Parameter(torch.empty(width, inner))
         for weight in (self.w_CI, self.w_step_HI, self.w_gate_EI, self.w_out_DE):
             if weight is not None:
-                fill_input(weight, gates=1, scheme=init, generator=generator)
-        fill_taps(self.w_conv_CK, generator=generator)
-        fill_decay(self.log_rate_H, self.b_step_H, generator=generator)
+                fill.input(weight)
+        fill_taps(self.w_conv_CK, generator=fill.generator)
+        fill_decay(self.log_rate_H, self.b_step_H, generator=fill.generator)
 
     def stacked(self) -> dict[str, list[int]]:
         return {"w_CI": self.sizes, "w_conv_CK": []}

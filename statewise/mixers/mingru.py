@@ -1,6 +1,6 @@
 """The minimal GRU (Feng et al. 2024): a GRU whose gate does not look at its state, so time can be parallel."""
 
-from typing import Literal, NamedTuple, assert_never, final
+from typing import Literal, NamedTuple, Unpack, assert_never, final
 
 import torch
 from torch import Tensor, nn
@@ -9,8 +9,8 @@ from statewise.core import state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.few_rows import linear
 from statewise.kernels.scan import choice, gated_scan
-from statewise.layers import Scheme, fill_input
 from statewise.mixers.parallel import ParallelMixer
+from statewise.mixers.recurrent import MixerOptions
 
 Candidate = Literal["linear", "positive", "tanh"]
 
@@ -44,21 +44,13 @@ class MinGRU(ParallelMixer[MinGRUState]):
     """
 
     def __init__(
-        self,
-        width: int,
-        *,
-        input_width: int | None = None,
-        candidate: Candidate = "linear",
-        keep_bias: float = 1.0,
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
+        self, width: int, *, candidate: Candidate = "linear", keep_bias: float = 1.0, **options: Unpack[MixerOptions]
     ) -> None:
-        super().__init__(width, input_width=input_width, kernel=kernel)
+        fill = self.prepare(width, **options)
         self.candidate: Candidate = candidate
         self.w_GI = nn.Parameter(torch.empty(2 * width, self.input_width))  # rows for z, then for the candidate
         self.b_G = nn.Parameter(torch.zeros(2 * width))
-        fill_input(self.w_GI, gates=2, scheme=init, generator=generator)
+        fill.input(self.w_GI, gates=2)
         with torch.no_grad():
             self.b_G[:width] = -keep_bias
 

@@ -1,6 +1,6 @@
 """The minimal LSTM (Feng et al. 2024): two gates that do not look at the state, and no cell apart from it."""
 
-from typing import NamedTuple, final
+from typing import NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +10,9 @@ from statewise.core import state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.few_rows import linear
 from statewise.kernels.scan import choice, gated_scan, scan
-from statewise.layers import Scheme, fill_input
 from statewise.mixers.mingru import Candidate, activated_candidate
 from statewise.mixers.parallel import ParallelMixer
+from statewise.mixers.recurrent import MixerOptions
 
 
 @state_type
@@ -32,20 +32,17 @@ class MinLSTM(ParallelMixer[MinLSTMState]):
         self,
         width: int,
         *,
-        input_width: int | None = None,
         share: bool = True,
         candidate: Candidate = "linear",
         forget_bias: float = 1.0,
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
+        **options: Unpack[MixerOptions],
     ) -> None:
-        super().__init__(width, input_width=input_width, kernel=kernel)
+        fill = self.prepare(width, **options)
         self.share = share
         self.candidate: Candidate = candidate
         self.w_GI = nn.Parameter(torch.empty(3 * width, self.input_width))  # rows for f, i, the candidate
         self.b_G = nn.Parameter(torch.zeros(3 * width))
-        fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
+        fill.input(self.w_GI, gates=3)
         with torch.no_grad():
             self.b_G[:width] = forget_bias
 

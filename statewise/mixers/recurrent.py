@@ -5,25 +5,52 @@ B batch, T time, I input width, D output width.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypedDict, TypeVar
 
+import torch
 from torch import Tensor
 
-from statewise.core import Mixer, State, check_input
+from statewise.core import Mixer, State, check_input, full_signature
 from statewise.kernels import Choice, Wish
+from statewise.layers import Filler, Scheme
 
 S = TypeVar("S", bound=State)
 V = TypeVar("V", bound=tuple[Tensor])
 
 
-class KernelMixer(Mixer[S]):
-    """A mixer with a choice of kernels; it reads `width`, where no input width is given, and writes `width`."""
+class MixerOptions(TypedDict, total=False):
+    """What every mixer of a kernel takes besides its own options; the defaults stand at `KernelMixer.prepare`."""
 
-    def __init__(self, width: int, *, input_width: int | None = None, kernel: Wish = "auto") -> None:
+    input_width: int | None  # `width`, where there is none
+    init: Scheme  # where the weights start
+    kernel: Wish  # which implementation
+    generator: torch.Generator | None  # what the weights are drawn from
+
+
+class KernelMixer(Mixer[S]):
+    """A mixer with a choice of kernels. Its constructor takes `MixerOptions` and calls `prepare` first."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.__signature__ = full_signature(cls.__init__, KernelMixer.prepare)
+
+    def prepare(
+        self,
+        width: int,
+        output_width: int | None = None,
+        /,
+        *,
+        input_width: int | None = None,
+        init: Scheme = "orthogonal",
+        kernel: Wish = "auto",
+        generator: torch.Generator | None = None,
+    ) -> Filler:
+        """Sets its widths and its kernel; the rest of the constructor fills the weights by what this returns."""
         super().__init__()
         self.input_width = input_width or width
-        self.output_width = width
+        self.output_width = output_width or width
         self.kernel: Wish = kernel
+        return Filler(init, generator)
 
     @abstractmethod
     def choice(self) -> Choice:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from statewise.core import is_known, state_type
 from statewise.kernels import Wish
 from statewise.kernels.leaky import LeakyWeights
-from statewise.layers import Scheme, fill_input, fill_recurrent
+from statewise.layers import Filler, Scheme
 from statewise.mixers.leaky import LeakyIntegrator
 from statewise.specs import UserError
 
@@ -34,16 +34,16 @@ class Reservoir(LeakyIntegrator[ReservoirState]):
         self,
         width: int,
         *,
-        input_width: int | None = None,
         radius: float = 0.9,
         density: float = 0.2,
         alpha: float = 0.0,
         input_scale: float = 1.0,
+        input_width: int | None = None,
         init: Scheme = "published",
         kernel: Wish = "auto",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(width, input_width=input_width, kernel=kernel)
+        fill = self.prepare(width, input_width=input_width, init=init, kernel=kernel, generator=generator)
         for name, value, good in (
             ("radius", radius, radius > 0),
             ("density", density, 0 < density <= 1),
@@ -53,11 +53,11 @@ class Reservoir(LeakyIntegrator[ReservoirState]):
                 raise UserError(f"{name} = {value} is not valid for a reservoir")
         self.alpha = alpha
         w_DI = torch.empty(width, self.input_width)
-        fill_input(w_DI, gates=1, scheme=init, generator=generator)
+        fill.input(w_DI)
         # Frozen parameters and not buffers: whatever saves, averages, moves or counts weights sees them.
         self.w_DI = nn.Parameter(input_scale * w_DI, requires_grad=False)
-        self.u_DD = nn.Parameter(_recurrence(width, radius, density, init, generator), requires_grad=False)
-        b_D = torch.empty(width).uniform_(-0.2, 0.2, generator=generator)
+        self.u_DD = nn.Parameter(_recurrence(width, radius, density, fill), requires_grad=False)
+        b_D = torch.empty(width).uniform_(-0.2, 0.2, generator=fill.generator)
         self.b_D = nn.Parameter(b_D * input_scale, requires_grad=False)
 
     def weights(self) -> LeakyWeights:
@@ -73,20 +73,20 @@ def spectral_radius(u_DD: Tensor) -> float:
     return float(torch.linalg.eigvals(u_DD.detach().double()).abs().max())
 
 
-def _recurrence(width: int, radius: float, density: float, init: Scheme, generator: torch.Generator | None) -> Tensor:
+def _recurrence(width: int, radius: float, density: float, fill: Filler) -> Tensor:
     """A random matrix of exactly this spectral radius."""
     u_DD = torch.empty(width, width)
     for _ in range(100):
-        if init == "published":
-            nn.init.normal_(u_DD, generator=generator)
+        if fill.scheme == "published":
+            nn.init.normal_(u_DD, generator=fill.generator)
         else:
-            fill_recurrent(u_DD, gates=1, scheme=init, generator=generator)
-        u_DD *= torch.rand(width, width, generator=generator) < density
+            fill.recurrent(u_DD)
+        u_DD *= torch.rand(width, width, generator=fill.generator) < density
         if not is_known(u_DD):  # only its shape is asked for
             return u_DD
-        found = spectral_radius(u_DD)
-        if found > 1e-3:  # a small sparse matrix may have no cycle at all; such a draw remembers nothing
-            return u_DD * (radius / found)
+        drawn = spectral_radius(u_DD)
+        if drawn > 1e-3:  # a small sparse matrix may have no cycle at all; such a draw remembers nothing
+            return u_DD * (radius / drawn)
     raise UserError(
         f"a recurrence of {width} units at density {density} has no cycle in 100 draws", fix="choose a larger density"
     )

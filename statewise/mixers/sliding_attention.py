@@ -3,16 +3,15 @@
 B batch, T time, S slots, I input width, D width, H heads, G heads of keys and values, K width of a head.
 """
 
-from typing import Literal, NamedTuple, final
+from typing import NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor
 
-from statewise.core import Mixer, check_input, is_observed, is_symbolic, one_step, state_type
-from statewise.kernels import Choice, Wish
-from statewise.kernels.attention import Mask, choice
-from statewise.kernels.rotary import Scaling
-from statewise.layers import MultiHead, Scheme, placed
+from statewise.core import is_observed, is_symbolic, state_type
+from statewise.kernels.attention import Mask
+from statewise.layers import AttentionOptions, MultiHead, placed
+from statewise.mixers.attention import ListMixer
 
 _BLOCK = 128  # queries that are compared with their slots at once, at least
 
@@ -27,50 +26,15 @@ class SlidingAttentionState(NamedTuple):
 
 
 @final
-class SlidingAttention(MultiHead, Mixer[SlidingAttentionState]):
+class SlidingAttention(MultiHead, ListMixer[SlidingAttentionState]):
     """`y_t = W_o Σ_j softmax_j(q_t · k_j · scale) v_j` over t - window < j <= t, head by head.
 
     A query sees `window` entries, itself among them, so the state holds `window - 1`: its size is
     fixed. Other options as in `Attention`.
     """
 
-    def __init__(
-        self,
-        width: int,
-        *,
-        heads: int,
-        window: int,
-        input_width: int | None = None,
-        kv_heads: int | None = None,
-        head_width: int | None = None,
-        query_key_norm: float | None = None,
-        position: Literal["none", "rotary", "alibi"] = "none",
-        rotary_base: float = 10_000.0,
-        rotary_scaling: Scaling | None = None,
-        bias: bool = True,
-        scale: float | None = None,
-        dropout: float = 0.0,
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
-    ) -> None:
-        super().__init__(
-            width,
-            heads=heads,
-            input_width=input_width,
-            kv_heads=kv_heads,
-            head_width=head_width,
-            query_key_norm=query_key_norm,
-            position=position,
-            rotary_base=rotary_base,
-            rotary_scaling=rotary_scaling,
-            bias=bias,
-            scale=scale,
-            dropout=dropout,
-            init=init,
-            kernel=kernel,
-            generator=generator,
-        )
+    def __init__(self, width: int, *, window: int, **options: Unpack[AttentionOptions]) -> None:
+        super().__init__(width, **options)
         self.window = window
 
     def init_state(self, batch: int) -> SlidingAttentionState:
@@ -78,15 +42,9 @@ class SlidingAttention(MultiHead, Mixer[SlidingAttentionState]):
         position_B = torch.zeros(batch, dtype=torch.int64, device=self.like.device)
         return SlidingAttentionState(self.like.new_zeros(shape), self.like.new_zeros(shape), position_B)
 
-    def choice(self) -> Choice:
-        """Which implementation `forward` will run, and why."""
-        return choice(wish=self.kernel)
-
-    def forward(
-        self, x_BTI: Tensor, state: SlidingAttentionState | None = None, lengths_B: Tensor | None = None
+    def _read(
+        self, x_BTI: Tensor, state: SlidingAttentionState, lengths_B: Tensor | None
     ) -> tuple[Tensor, SlidingAttentionState]:
-        check_input(x_BTI, lengths_B, width=self.input_width)
-        state = state or self.init_state(x_BTI.shape[0])
         time, kept = x_BTI.shape[1], self.window - 1
         x_BTI, past_BT1, at_BT = placed(x_BTI, lengths_B, state.position_B)
         q_BTHK, k_BTGK, v_BTGK = self.project(x_BTI, at_BT)
@@ -105,9 +63,6 @@ class SlidingAttention(MultiHead, Mixer[SlidingAttentionState]):
             keys_BSGK[row_B1, newest_BS], values_BSGK[row_B1, newest_BS], state.position_B + lengths_B
         )
         return y_BTD.masked_fill(past_BT1, 0.0), after
-
-    def step(self, x_BI: Tensor, state: SlidingAttentionState) -> tuple[Tensor, SlidingAttentionState]:
-        return one_step(self.forward, x_BI, state)
 
     def _attend(
         self, q_BTHK: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, at_BT: Tensor, slots_BS: Tensor

@@ -4,7 +4,7 @@ B batch, T time, I input width, D width, H heads, K width of a head, M hidden wi
 W inputs the convolution remembers.
 """
 
-from typing import Literal, NamedTuple, final
+from typing import Literal, NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,9 @@ from statewise.core import state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.few_rows import linear
 from statewise.kernels.ttt import Carried, InnerNorm, Weights, choice, ttt
-from statewise.layers import Scheme, check_heads, fill_input
+from statewise.layers import check_heads
 from statewise.mixers.parallel import ParallelMixer, Window, convolved, empty_window, fill_taps
+from statewise.mixers.recurrent import MixerOptions
 
 Inner = Literal["linear", "mlp"]
 
@@ -44,7 +45,6 @@ class TTT(ParallelMixer[TTTState]):
         self,
         width: int,
         *,
-        input_width: int | None = None,
         heads: int = 2,
         inner: Inner = "linear",
         ratio: int = 4,
@@ -52,11 +52,9 @@ class TTT(ParallelMixer[TTTState]):
         mini_batch: int = 16,
         rate: float = 1.0,
         conv: int = 0,
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
+        **options: Unpack[MixerOptions],
     ) -> None:
-        super().__init__(width, input_width=input_width, kernel=kernel)
+        fill = self.prepare(width, **options)
         check_heads(heads, width=width)
         self.heads = heads
         self.mini_batch = mini_batch
@@ -71,12 +69,12 @@ class TTT(ParallelMixer[TTTState]):
         self.bias_HK = nn.Parameter(torch.zeros(heads, head)) if inner_norm else None
         self.w_conv_CK = nn.Parameter(torch.empty(3 * width, conv)) if conv else None
         self.w_out_DD = nn.Parameter(torch.empty(width, width))
-        fill_input(self.w_GI, gates=3, scheme=init, generator=generator)
-        fill_input(self.w_rate_HI, gates=1, scheme=init, generator=generator)
-        fill_input(self.w_out_DD, gates=1, scheme=init, generator=generator)
-        fill_taps(self.w_conv_CK, generator=generator)
+        fill.input(self.w_GI, gates=3)
+        fill.input(self.w_rate_HI)
+        fill.input(self.w_out_DD)
+        fill_taps(self.w_conv_CK, generator=fill.generator)
         for weight in self.start:
-            nn.init.normal_(weight, std=0.02, generator=generator)
+            nn.init.normal_(weight, std=0.02, generator=fill.generator)
 
     def stacked(self) -> dict[str, list[int]]:
         return {"w_GI": [self.output_width] * 3, "w_conv_CK": [], "gain_HK": [], "bias_HK": []}

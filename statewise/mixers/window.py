@@ -1,15 +1,14 @@
 """The autoregressive window (Yule 1927; with an MLP, Bengio et al. 2003): the state is the last few inputs."""
 
-from typing import NamedTuple, final
+from typing import NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor, nn
 
 from statewise.core import check_input, state_type
-from statewise.kernels import Choice, Wish, extend
+from statewise.kernels import Choice, extend
 from statewise.kernels.window import Activation, WindowWeights, choice, window, window_step
-from statewise.layers import Scheme, fill_input
-from statewise.mixers.recurrent import KernelMixer
+from statewise.mixers.recurrent import KernelMixer, MixerOptions
 
 
 @state_type
@@ -29,15 +28,12 @@ class Window(KernelMixer[WindowState]):
         self,
         width: int,
         *,
-        input_width: int | None = None,
         order: int = 8,
         hidden: int | None = None,
         activation: Activation = "tanh",
-        init: Scheme = "orthogonal",
-        kernel: Wish = "auto",
-        generator: torch.Generator | None = None,
+        **options: Unpack[MixerOptions],
     ) -> None:
-        super().__init__(width, input_width=input_width, kernel=kernel)
+        fill = self.prepare(width, **options)
         self.order = order
         self.activation: Activation = activation
         hidden = hidden or width
@@ -46,8 +42,8 @@ class Window(KernelMixer[WindowState]):
         self.v_DH = nn.Parameter(torch.empty(width, hidden))
         self.c_D = nn.Parameter(torch.zeros(width))
         # As one matrix on the whole window, so that scales are taken from all that is read.
-        fill_input(self.w_HIK.view(hidden, -1), gates=1, scheme=init, generator=generator)
-        fill_input(self.v_DH, gates=1, scheme=init, generator=generator)
+        fill.input(self.w_HIK.view(hidden, -1))
+        fill.input(self.v_DH)
 
     def init_state(self, batch: int) -> WindowState:
         return WindowState(self.like.new_zeros(batch, self.order - 1, self.input_width))

@@ -1,13 +1,13 @@
 """From a spec to a module: mixers, stacks and language models."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, SupportsIndex, TypedDict, assert_never
+from typing import Any, SupportsIndex, assert_never
 
 import torch
 
 from statewise.core import Mixer
 from statewise.kernels.rotary import Scaling
-from statewise.layers import MLP, Dropout, Embedding, Norm, make_norm
+from statewise.layers import MLP, Around, Dropout, Embedding, Norm, make_norm
 from statewise.mixers import (
     GRU,
     LSTM,
@@ -141,7 +141,7 @@ def build_jordan(spec: JordanSpec, embedding: Embedding, *, generator: torch.Gen
         layer = HiddenLayer(
             spec.width, input_width=input_width, activation=spec.activation, init=spec.init, generator=generator
         )
-        blocks.append(Block(layer, **build_around(spec, input_width, spec.width, generator=generator)))
+        blocks.append(Block(layer, build_around(spec, input_width, spec.width, generator=generator)))
     vocab = len(embedding.weight)
     return JordanLanguageModel(
         embedding=embedding,
@@ -176,20 +176,9 @@ def build_stack(spec: MixerSpec, *, input_width: int, generator: torch.Generator
     width = input_width
     for _ in range(spec.depth):
         mixer = build_mixer(spec, input_width=width, generator=generator)
-        blocks.append(Block(mixer, **build_around(spec, width, mixer.output_width, generator=generator)))
+        blocks.append(Block(mixer, build_around(spec, width, mixer.output_width, generator=generator)))
         width = mixer.output_width
     return Stack(blocks, final_norm=build_last_norm(spec, width), position=position), width
-
-
-class Around(TypedDict):
-    """A layer's parts besides its mixer."""
-
-    norm: Norm
-    dropout: Dropout
-    residual: bool
-    norm_place: Literal["pre", "post"]
-    mlp: MLP | None
-    mlp_norm: Norm | None
 
 
 def build_around(spec: MixerSpec, width: int, out: int, *, generator: torch.Generator | None) -> Around:
@@ -197,14 +186,10 @@ def build_around(spec: MixerSpec, width: int, out: int, *, generator: torch.Gene
     mlp = None
     if spec.mlp != "none":
         mlp = MLP(out, hidden=spec.mlp_width(out), kind=spec.mlp, bias=spec.bias, generator=generator)
-    return {
-        "norm": make_norm(spec.norm, width if spec.norm_place == "pre" else out, epsilon=spec.norm_epsilon),
-        "dropout": Dropout(spec.dropout, variational=spec.variational),
-        "residual": spec.residual,
-        "norm_place": spec.norm_place,
-        "mlp": mlp,
-        "mlp_norm": None if mlp is None else make_norm(spec.norm, out, epsilon=spec.norm_epsilon),
-    }
+    norm = make_norm(spec.norm, width if spec.norm_place == "pre" else out, epsilon=spec.norm_epsilon)
+    dropout = Dropout(spec.dropout, variational=spec.variational)
+    mlp_norm = None if mlp is None else make_norm(spec.norm, out, epsilon=spec.norm_epsilon)
+    return Around(norm, dropout, spec.residual, spec.norm_place, mlp, mlp_norm)
 
 
 def build_last_norm(spec: MixerSpec, width: int) -> Norm:

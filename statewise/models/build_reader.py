@@ -82,7 +82,7 @@ def _layers(spec: MixerSpec, width: int, bidirectional: bool, generator: torch.G
         both = Bidirectional(
             forward=ahead, backward=back, merge="join" if spec.keeps_width else "concat", generator=generator
         )
-        layers.append(EncoderLayer(both, **build_around(spec, width, both.output_width, generator=generator)))
+        layers.append(EncoderLayer(both, build_around(spec, width, both.output_width, generator=generator)))
         width = both.output_width
     return BothWays(layers, final_norm=build_last_norm(spec, width), width=width, joined=spec.keeps_width)
 

@@ -186,19 +186,9 @@ def _build_transformer(
         cross = MultiHeadAttention(
             width, heads=decoder.num_heads, dropout=decoder.attention_dropout, **options, generator=generator
         )
+        cross_norm = make_norm(decoder.norm, width, epsilon=decoder.norm_epsilon)
         around = build_around(decoder, width, width, generator=generator)
-        blocks.append(
-            CrossBlock(
-                own,
-                cross,
-                norm=around["norm"],
-                cross_norm=make_norm(decoder.norm, width, epsilon=decoder.norm_epsilon),
-                dropout=around["dropout"],
-                norm_place=decoder.norm_place,
-                mlp=around["mlp"],
-                mlp_norm=around["mlp_norm"],
-            )
-        )
+        blocks.append(CrossBlock(own, cross, cross_norm, around))
     return Transformer(
         reader=reader,
         embedding=embedding,

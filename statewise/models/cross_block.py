@@ -4,14 +4,14 @@ B batch, T time, S source positions, D width, G heads of keys and values, K widt
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 
 from statewise.core import Machine, Mixer, State, one_step, scope, state_type
 from statewise.encoders import MultiHeadAttention
-from statewise.layers import MLP, Dropout
+from statewise.layers import Around, Norm
 from statewise.models.stack import shown
 
 
@@ -27,7 +27,7 @@ class CrossState(NamedTuple):
 
 @final
 class CrossBlock(Machine[CrossState]):
-    """Each sublayer f is `x + dropout(f(norm(x)))` (pre) or `norm(x + dropout(f(x)))` (post).
+    """A layer of three sublayers, each with a residual: `residual` of what stands around them is not asked.
 
     The source never changes, so it is part of the state, and beams reorder it with everything else.
     """
@@ -36,23 +36,18 @@ class CrossBlock(Machine[CrossState]):
         self,
         mixer: Mixer[Any],
         cross: MultiHeadAttention,
-        *,
-        norm: nn.Module,
-        cross_norm: nn.Module,
-        dropout: Dropout,
-        norm_place: Literal["pre", "post"] = "pre",
-        mlp: MLP | None = None,
-        mlp_norm: nn.Module | None = None,
+        cross_norm: Norm,
+        around: Around,
     ) -> None:
         super().__init__()
         self.mixer = mixer
         self.cross = cross
-        self.norm = norm
+        self.norm = around.norm
         self.cross_norm = cross_norm
-        self.mlp = mlp
-        self.mlp_norm = mlp_norm
-        self.dropout = dropout
-        self.norm_place: Literal["pre", "post"] = norm_place
+        _, self.dropout, _, self.norm_place, self.mlp, self.mlp_norm = around
+
+    def extra_repr(self) -> str:
+        return f"norm_place={self.norm_place!r}"
 
     def sample_input(self, batch: int, time: int, *, generator: torch.Generator) -> Tensor:
         return self.mixer.sample_input(batch, time, generator=generator)

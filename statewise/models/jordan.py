@@ -13,7 +13,7 @@ from statewise.core import Mixer, past_end, unroll, where
 from statewise.kernels import Wish
 from statewise.kernels.elman import Activation
 from statewise.kernels.jordan import hidden, language_choice, returned
-from statewise.layers import Dropout, Embedding, Scheme, fill_input, one_sequence
+from statewise.layers import Dropout, Embedding, Filler, Scheme, one_sequence
 from statewise.mixers import JordanState
 from statewise.models.head import CategoricalHead
 from statewise.models.language_model import EmbeddedMachine
@@ -39,7 +39,7 @@ class HiddenLayer(Mixer[tuple[()]]):
         self.activation: Activation = activation
         self.w_DI = nn.Parameter(torch.empty(width, input_width))
         self.b_D = nn.Parameter(torch.zeros(width))
-        fill_input(self.w_DI, gates=1, scheme=init, generator=generator)
+        Filler(init, generator).input(self.w_DI)
 
     def init_state(self, batch: int) -> tuple[()]:
         return ()
@@ -84,7 +84,7 @@ class JordanLanguageModel(EmbeddedMachine[JordanState]):
         self.head = head
         self.forced = forced
         self.kernel: Wish = kernel
-        fill_input(self.r_EE, gates=1, scheme=init, generator=generator)
+        Filler(init, generator).input(self.r_EE)
 
     def init_state(self, batch: int) -> JordanState:
         """Before the first output nothing comes back."""

@@ -1,13 +1,13 @@
 """A layer (mixer and perhaps an MLP, each with norm, dropout and perhaps a residual), and a stack of layers."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar, cast, final
+from typing import Any, NamedTuple, TypeVar, cast, final
 
 import torch
 from torch import Tensor, nn
 
 from statewise.core import Machine, Mixer, State, is_observed, observe, scope, state_type
-from statewise.layers import MLP, Dropout, Norm
+from statewise.layers import Around, Norm
 from statewise.models.add_position import AddPosition
 
 S = TypeVar("S", bound=State)
@@ -15,30 +15,16 @@ S = TypeVar("S", bound=State)
 
 @final
 class Block(Machine[S]):
-    """Each sublayer f is `x + dropout(f(norm(x)))` (pre) or `norm(x + dropout(f(x)))` (post).
+    """A mixer, perhaps an MLP, and the rest of a layer. Its state is the mixer's: an MLP has no time."""
 
-    Without `residual` the sum is left out. The block's state is the mixer's: an MLP has no time.
-    """
-
-    def __init__(
-        self,
-        mixer: Mixer[S],
-        *,
-        norm: Norm,
-        dropout: Dropout,
-        residual: bool,
-        norm_place: Literal["pre", "post"] = "pre",
-        mlp: MLP | None = None,
-        mlp_norm: Norm | None = None,
-    ) -> None:
+    def __init__(self, mixer: Mixer[S], around: Around) -> None:
         super().__init__()
-        self.norm = norm
+        self.norm = around.norm
         self.mixer = mixer
-        self.dropout = dropout
-        self.residual = residual
-        self.norm_place: Literal["pre", "post"] = norm_place
-        self.mlp = mlp
-        self.mlp_norm = mlp_norm
+        _, self.dropout, self.residual, self.norm_place, self.mlp, self.mlp_norm = around
+
+    def extra_repr(self) -> str:
+        return f"residual={self.residual}, norm_place={self.norm_place!r}"
 
     def sample_input(self, batch: int, time: int, *, generator: torch.Generator) -> Tensor:
         return self.mixer.sample_input(batch, time, generator=generator)

@@ -29,6 +29,13 @@ class Scored(NamedTuple):
     top: tuple[tuple[int, float], ...] = ()  # the most likely tokens, best first
 
 
+class Read(NamedTuple):
+    """If the last tokens of a saved state are `last`, it has read the first `length` tokens of the prompt already."""
+
+    last: tuple[int, ...]
+    length: int
+
+
 class Event(NamedTuple):
     """What came of a job since its last event."""
 
@@ -46,7 +53,8 @@ class Event(NamedTuple):
 class Job:
     """One text to generate with the model that is served as `model`.
 
-    `prompt` are token ids; the engine puts the beginning symbol first, unless it is there or `start` is given.
+    `prompt` are token ids; the engine puts the beginning symbol first, unless it is there, or the prompt is `whole`, or
+    `start` is given.
     """
 
     model: str
@@ -60,6 +68,8 @@ class Job:
     ignore_end: bool = False  # go on after the end of a document
     logprobs: int | None = None  # how many of the most likely tokens to report; 0: the chosen one alone
     echo: bool = False  # with `logprobs`: score the prompt too
+    whole: bool = False
+    read: Read | None = None  # with `start`: what of the prompt is left out
     start: str | None = None  # the id of a saved state to continue from
     save: str | None = None  # the id to save the state under, after the last token
     owner: str = ""  # who asks: saved states and cached prefixes of one owner are invisible to others

@@ -76,9 +76,13 @@ class Scheduler:
         """Texts with the same prompt and the same start."""
         given = [int(token) for token in jobs[0].prompt]
         if start is None:
-            prompt = given if given[:1] == [self._end] else [self._end, *given]
+            begun = given[:1] == [self._end] or (jobs[0].whole and bool(given))
+            prompt = given if begun else [self._end, *given]
             before, position = prompt, 0
         else:
+            read = jobs[0].read
+            if read is not None and read.last[-TAIL:] == tuple(start.tail_BK[0].tolist())[-len(read.last) :]:
+                given = given[read.length :]
             prompt = [int(start.token_B), *given]
             before = [token for token in [*start.tail_BK[0].tolist(), *given] if token >= 0]
             position = int(start.position_B)

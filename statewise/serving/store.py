@@ -1,42 +1,60 @@
-"""Saved states by id: a conversation is a file of a few kilobytes that anybody with the same weights can continue.
+"""Saved states by id: a conversation is a few kilobytes that anybody with the same weights can continue.
 
-A saved state is the content of the file that `statewise generate --save-state` writes. It is kept in memory; with a
-folder it is also written there before it counts as saved, so that it survives the process. Ids come from requests:
-they name a file by their hash and are never part of a path.
+A saved state is the content of the file that `statewise generate --save-state` writes. States are rows of an SQLite
+database: in memory, or in a folder, where they survive the process. A state counts as saved when its transaction is
+on disk. Nothing about the states is held in Python, so a million of them cost neither memory nor time at the start. Ids
+come from requests and are values of a column, never a part of a path.
 """
 
 import hashlib
 import json
 import re
 import secrets
+import sqlite3
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from statewise.disk import write
+from statewise.disk import is_plain, make_folder
 from statewise.serving.job import Refused
-from statewise.specs import UserError, from_json
+from statewise.specs import UserError
 
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
-_HEAD = b"statewise state 1\n"  # of a file in the folder; then a line of JSON, then what was saved
-_LONGEST_LINE = 4096
+_FILE = "states.sqlite"
+_FORMAT = 1
+_PAGE = 16384  # bytes: a state of a small recurrent model is one page
+_TABLES = """
+CREATE TABLE IF NOT EXISTS states (
+    number INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, owner TEXT NOT NULL, id TEXT NOT NULL, model TEXT NOT NULL,
+    tokens INTEGER NOT NULL, bytes INTEGER NOT NULL, created INTEGER NOT NULL, used INTEGER NOT NULL,
+    sha256 BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_use ON states (used, bytes);
+CREATE INDEX IF NOT EXISTS by_owner ON states (owner, used);
+CREATE TABLE IF NOT EXISTS contents (number INTEGER PRIMARY KEY, content BLOB NOT NULL);
+"""
+_ABOUT = "id, model, tokens, bytes, created"
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """What is known of a saved state without reading it."""
+class New(NamedTuple):
+    """A state to save: under an id, for an owner."""
 
     id: str
     owner: str
     model: str
+    content: bytes
     tokens: int
-    bytes: int
-    created: int
-    sha256: str
+
+
+class Saved(NamedTuple):
+    """A state that was saved."""
+
+    model: str
+    tokens: int
+    content: bytes
 
 
 def is_state_id(name: str) -> bool:
@@ -48,7 +66,7 @@ def new_id() -> str:
 
 
 class StateStore:
-    """Bounded by number and bytes: the least recently used state goes. Its methods may be called from any thread."""
+    """Bounded by number, in memory also by bytes: the least recently used goes. Any thread may call its methods."""
 
     def __init__(
         self,
@@ -59,80 +77,98 @@ class StateStore:
         check: Mapping[str, Callable[[bytes], int]],
     ) -> None:
         """`check` refuses content that is not a state of a model, and says how many tokens it has read."""
-        self._most, self._most_bytes, self._folder, self._check = most, most_bytes, folder, check
-        self._known: OrderedDict[str, Saved] = OrderedDict()
-        self._held: OrderedDict[str, bytes] = OrderedDict()
-        self._lock = threading.RLock()
-        self.held_bytes = 0
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._scan(folder)
+        self._most, self._check = most, check
+        self._most_bytes = most_bytes if folder is None else None
+        self._writing = threading.RLock()
+        self._last_use = 0
+        self._touched: dict[bytes, int] = {}  # keys that were read, with the time: written with the next state
+        if folder is None:
+            self._db = self._reader = _connected(":memory:", most_bytes)
+            self._reading = self._writing
+        else:
+            make_folder(folder)
+            path = folder / _FILE
+            if path.is_symlink() or (path.exists() and not is_plain(path)):
+                raise UserError(f"{str(path)!r} is not a plain file", fix="name another folder for the states")
+            # (Whoever reads does not wait for the disk that a writer waits for.)
+            self._db, self._reader = (_connected(str(path), most_bytes) for _ in range(2))
+            self._reading = threading.RLock()
+        (found,) = self._ask("SELECT count(*), coalesce(sum(bytes), 0) FROM states")
+        self._count, self.held_bytes = int(found[0]), int(found[1])
 
     def __len__(self) -> int:
-        return len(self._known)
+        return self._count
+
+    def close(self) -> None:
+        with self._writing, self._reading:
+            self._reader.close()
+            self._db.close()
 
     def put(self, name: str, owner: str, model: str, content: bytes, tokens: int) -> dict[str, Any]:
         """Save under an id, over what it named before; on disk before this returns."""
-        if not is_state_id(name):
-            raise Refused("invalid", f"{name!r} is not a valid id for a state", param="id")
-        key = _key(name, owner)
-        digest = hashlib.sha256(content).hexdigest()
-        saved = Saved(name, owner, model, tokens, len(content), int(time.time()), digest)
-        if self._folder is not None:
-            line = json.dumps(asdict(saved)).encode()
-            write(self._folder / key, _HEAD + line + b"\n" + content)
-        with self._lock:
-            self._known[key] = saved
-            self._known.move_to_end(key)
-            self._hold(key, content)
-            while len(self._known) > self._most:
-                self._drop(next(iter(self._known)))
-        return _described(saved)
+        return self.put_all([New(name, owner, model, content, tokens)])[0]
 
-    def get(self, name: str, owner: str) -> tuple[Saved, bytes]:
-        key = _key(name, owner)
-        with self._lock:
-            saved = self._known.get(key)
-            if saved is None:
-                raise _missing(name)
-            self._known.move_to_end(key)
-            content = self._held.get(key)
-            if content is None:
-                assert self._folder is not None
-                content = _read(self._folder / key)[1]
-                if content is None or hashlib.sha256(content).hexdigest() != saved.sha256:
-                    self._drop(key)
-                    raise Refused("not_found", f"the saved state {name!r} is damaged", param="state")
-                self._hold(key, content)
-        return saved, content
+    def put_all(self, states: Sequence[New]) -> Sequence[dict[str, Any]]:
+        """Save several with one wait for the disk: all of them or none."""
+        for state in states:
+            if not is_state_id(state.id):
+                raise Refused("invalid", f"{state.id!r} is not a valid id for a state", param="id")
+        now = int(time.time())
+        with self._transaction():
+            for state in states:
+                key = _key(state.id, state.owner)
+                self._remove("key = ?", key)
+                digest = hashlib.sha256(state.content).digest()
+                about = (state.id, state.model, state.tokens, len(state.content), now)
+                added = self._db.execute(
+                    f"INSERT INTO states (key, owner, {_ABOUT}, used, sha256) VALUES ({'?, ' * 8}?)",
+                    (key, state.owner, *about, self._time(), digest),
+                )
+                self._db.execute("INSERT INTO contents VALUES (?, ?)", (added.lastrowid, state.content))
+                self._count += 1
+                self.held_bytes += len(state.content)
+            self._keep_bounds()
+        return [_described(state.id, state.model, state.tokens, len(state.content), now) for state in states]
 
-    def has(self, name: str, owner: str) -> bool:
-        return _key(name, owner) in self._known
+    def get(self, name: str, owner: str) -> Saved:
+        key = _key(name, owner)
+        asked = "SELECT model, tokens, content, sha256 FROM states JOIN contents USING (number) WHERE key = ?"
+        found = self._ask(asked, key)
+        if not found:
+            raise _missing(name)
+        model, tokens, content, digest = found[0]
+        if hashlib.sha256(content).digest() != digest:
+            self.delete(name, owner)
+            raise Refused("not_found", f"the saved state {name!r} is damaged", param="state")
+        self._touched[key] = self._time()
+        return Saved(model, tokens, content)
 
     def describe(self, name: str, owner: str) -> dict[str, Any]:
-        saved = self._known.get(_key(name, owner))
-        if saved is None:
+        found = self._ask(f"SELECT {_ABOUT} FROM states WHERE key = ?", _key(name, owner))
+        if not found:
             raise _missing(name)
-        return _described(saved)
+        return _described(*found[0])
 
-    def list(self, owner: str) -> list[dict[str, Any]]:
-        """Newest last."""
-        with self._lock:
-            return [_described(saved) for saved in self._known.values() if saved.owner == owner]
+    def list(self, owner: str, *, limit: int = -1, after: str | None = None) -> list[dict[str, Any]]:
+        """The least recently used first; those after an id, if one is given."""
+        begin = 0
+        if after is not None:
+            found = self._ask("SELECT used FROM states WHERE key = ?", _key(after, owner))
+            if not found:
+                raise _missing(after)
+            begin = found[0][0]
+        asked = f"SELECT {_ABOUT} FROM states WHERE owner = ? AND used > ? ORDER BY used LIMIT ?"
+        return [_described(*row) for row in self._ask(asked, owner, begin, limit)]
 
     def fork(self, name: str, owner: str, new: str | None) -> dict[str, Any]:
         """A second state with the same content, to be continued on its own."""
-        saved, content = self.get(name, owner)
-        return self.put(new or new_id(), owner, saved.model, content, saved.tokens)
+        saved = self.get(name, owner)
+        return self.put(new or new_id(), owner, saved.model, saved.content, saved.tokens)
 
     def delete(self, name: str, owner: str) -> None:
-        with self._lock:
-            if (key := _key(name, owner)) not in self._known:
+        with self._transaction():
+            if not self._remove("key = ?", _key(name, owner)):
                 raise _missing(name)
-            self._drop(key)
-
-    def export(self, name: str, owner: str) -> bytes:
-        return self.get(name, owner)[1]
 
     def import_(self, model: str, content: bytes, owner: str, new: str | None) -> dict[str, Any]:
         """Save what another server exported, or `statewise generate --save-state` wrote; refused if it does not fit."""
@@ -144,59 +180,81 @@ class StateStore:
             raise Refused("invalid", f"not a state of {model!r}: {error.what}", param="state") from None
         return self.put(new or new_id(), owner, model, content, tokens)
 
-    def _hold(self, key: str, content: bytes) -> None:
-        self.held_bytes += len(content) - len(self._held.pop(key, b""))
-        self._held[key] = content
-        while self.held_bytes > self._most_bytes and len(self._held) > 1:
-            oldest = next(iter(self._held))
-            if self._folder is None:
-                self._drop(oldest)
-            else:
-                self.held_bytes -= len(self._held.pop(oldest))
+    def _keep_bounds(self) -> None:
+        touched, self._touched = self._touched, {}
+        self._db.executemany("UPDATE states SET used = ? WHERE key = ?", [(at, key) for key, at in touched.items()])
+        oldest = "key IN (SELECT key FROM states ORDER BY used LIMIT ?)"
+        if self._count > self._most:
+            self._remove(oldest, self._count - self._most)
+        while self._most_bytes is not None and self.held_bytes > self._most_bytes and self._count > 1:
+            self._remove(oldest, 1)
 
-    def _drop(self, key: str) -> None:
-        self._known.pop(key, None)
-        self.held_bytes -= len(self._held.pop(key, b""))
-        if self._folder is not None:
-            (self._folder / key).unlink(missing_ok=True)
+    def _remove(self, which: str, *values: Any) -> int:
+        removed = self._db.execute(f"SELECT number, bytes FROM states WHERE {which}", values).fetchall()
+        for number, size in removed:
+            self._db.execute("DELETE FROM states WHERE number = ?", (number,))
+            self._db.execute("DELETE FROM contents WHERE number = ?", (number,))
+            self.held_bytes -= size
+        self._count -= len(removed)
+        return len(removed)
 
-    def _scan(self, folder: Path) -> None:
-        """What an earlier process saved. A file that is not ours, or not whole, is left alone."""
-        found = []
-        for path in folder.iterdir():
-            if re.fullmatch(r"[0-9a-f]{40}", path.name) and path.is_file() and not path.is_symlink():
-                saved = _read(path, whole=False)[0]
-                if saved is not None and _key(saved.id, saved.owner) == path.name:
-                    found.append((path.name, saved))
-        self._known.update(sorted(found, key=lambda item: item[1].created))
+    def _time(self) -> int:
+        """Of a use; no two are the same."""
+        self._last_use = max(time.time_ns(), self._last_use + 1)
+        return self._last_use
+
+    def _ask(self, query: str, *values: Any) -> Sequence[Any]:
+        with self._reading, _refusing():
+            return self._reader.execute(query, values).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All of it or nothing, and on disk at the end."""
+        with self._writing, _refusing():
+            before = self._count, self.held_bytes
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._count, self.held_bytes = before
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
 
 
-def _key(name: str, owner: str) -> str:
-    return hashlib.sha256(json.dumps([owner, name]).encode()).hexdigest()[:40]
+def _connected(path: str, cache_bytes: int) -> sqlite3.Connection:
+    try:
+        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        db.execute("PRAGMA trusted_schema = OFF")
+        db.execute(f"PRAGMA page_size = {_PAGE}")
+        db.execute(f"PRAGMA cache_size = -{min(cache_bytes, 64 << 20) >> 10}")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, _FORMAT):
+            raise sqlite3.DatabaseError(f"format {version}, expected {_FORMAT}")
+        db.executescript(f"{_TABLES} PRAGMA user_version = {_FORMAT};")
+        return db
+    except sqlite3.Error as error:
+        raise UserError(f"cannot open the saved states in {path!r}: {error}", fix="name another folder") from None
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise Refused("failed", f"the saved states cannot be read or written: {error}") from error
+
+
+def _key(name: str, owner: str) -> bytes:
+    return hashlib.sha256(json.dumps([owner, name]).encode()).digest()[:20]
 
 
 def _missing(name: str) -> Refused:
     return Refused("not_found", f"there is no saved state {name!r}", param="state", code="state_not_found")
 
 
-def _described(saved: Saved) -> dict[str, Any]:
-    return {
-        "id": saved.id,
-        "object": "state",
-        "model": saved.model,
-        "tokens": saved.tokens,
-        "bytes": saved.bytes,
-        "created": saved.created,
-    }
-
-
-def _read(path: Path, *, whole: bool = True) -> tuple[Saved | None, bytes | None]:
-    """The line about a state, and its content; None where the file is not one of ours."""
-    try:
-        with path.open("rb") as file:
-            if file.readline(len(_HEAD)) != _HEAD:
-                return None, None
-            saved = Saved(**from_json(file.readline(_LONGEST_LINE)))
-            return saved, file.read() if whole else None
-    except (OSError, ValueError, TypeError):
-        return None, None
+def _described(id: str, model: str, tokens: int, size: int, created: int) -> dict[str, Any]:
+    return {"id": id, "object": "state", "model": model, "tokens": tokens, "bytes": size, "created": created}

@@ -4,7 +4,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import torch
 from torch import nn
@@ -23,6 +23,7 @@ from statewise.tasks.report import Evaluation
 from statewise.tasks.specimen import Specimens
 from statewise.training import ExposureGap, History, read_history
 
+R = TypeVar("R", bound="Run")
 _PLACE = ("file", "line")
 
 
@@ -39,7 +40,6 @@ class Run(ABC):
     """
 
     _evaluation: ClassVar[type[Any]]  # what `evaluate` returns
-    _packages: ClassVar[tuple[str, ...]] = ()  # that an evaluation imports, and that take a while
     _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # settings by their table that need no training
 
     path: Path
@@ -197,6 +197,18 @@ class Run(ABC):
         if not prompt.strip():
             raise UserError(f"a {self.spec.task} run needs a prompt", fix=f"give one: {option('prompt', 'TEXT')}")
         return prompt
+
+    def able(self, kind: type[R], *, lacks: str, fix: str) -> R:
+        """This run as one of a kind that can do more; refused where it is of another kind.
+
+        >>> from statewise.tasks import PredictingRun
+        >>> run = sw.load("runs/classification")
+        >>> run.able(PredictingRun, lacks="predicts no rows", fix="generate") is run
+        True
+        """
+        if isinstance(self, kind):
+            return self
+        raise UserError(f"a {self.spec.task} run {lacks}", fix=fix)
 
     def __repr__(self) -> str:
         sizes = "".join(f", {name} {size}" for name, size in self.sizes().items())

@@ -1,8 +1,11 @@
-"""A server in this process, on a free port, and a client of the standard library alone."""
+"""A server in this process or in one of its own, on a free port, and a client of the standard library alone."""
 
 import asyncio
 import http.client
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -14,6 +17,10 @@ from statewise.serving import Engine
 from statewise.serving.http import Server, listen
 from statewise.specs import ServingSpec
 from statewise.tasks import load
+
+TEXT = (
+    "the cat sat on the mat and the dog sat on the log, so the cat and the dog sat. " * 40
+)  # what runs are trained on
 
 
 class Said(NamedTuple):
@@ -131,3 +138,30 @@ def running(folders: Mapping[str, Path], **settings: Any) -> Iterator[Running]:
             loop.call_soon_threadsafe(server.stop)
         thread.join(20)
         assert not thread.is_alive(), "the server did not stop"
+
+
+@contextmanager
+def process(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Client]]:
+    """`statewise serve`, in a process of its own."""
+    command = [
+        sys.executable,
+        "-m",
+        "statewise",
+        "serve",
+        str(folder),
+        "--port",
+        "0",
+        "--json",
+        "--name",
+        "lstm",
+        *words,
+    ]
+    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        try:
+            assert started.stdout is not None
+            told = "".join(iter(started.stdout.readline, "}\n")) + "}"
+            yield started, Client(int(json.loads(told)["address"].rpartition(":")[2]))
+        finally:
+            if started.poll() is None:
+                started.kill()

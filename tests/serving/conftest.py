@@ -1,5 +1,6 @@
 """Tiny runs of several tasks, and one server for the tests that leave it as it is."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,13 +9,16 @@ import pytest
 for _library in ("starlette", "uvicorn", "httptools", "uvloop"):
     pytest.importorskip(_library, reason="the extra `serve` is not installed")
 
-from asking import Client, Running, running  # noqa: E402
+from asking import TEXT, Client, Running, running  # noqa: E402
 from task_runs import STEPS, make_run, write_files  # noqa: E402
 
 from statewise.tasks import train  # noqa: E402
 from statewise.training.progress import Silent  # noqa: E402
 
-TEXT = "the cat sat on the mat and the dog sat on the log, so the cat and the dog sat. " * 40
+CHAT = (
+    "{{ bos_token }}{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
 TASKS = {"classifier": "classifier", "tagger": "tagger", "translator": "translator", "forecaster": "direct"}
 
 
@@ -33,6 +37,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         made[name] = world / "runs" / name
         steps = {**STEPS, "train.window": 8, "train.truncation": 8, "train.evaluate_tokens": 100, **settings}
         train(kind, settings=steps, data=world / "text.txt", out=made[name], display=Silent())
+    made["chatty"] = world / "runs" / "chatty"
+    shutil.copytree(made["bytes"], made["chatty"])
+    (made["chatty"] / "chat_template.jinja").write_text(CHAT)
     write_files(world)
     return made | {name: make_run(kind, world) for name, kind in TASKS.items()}
 

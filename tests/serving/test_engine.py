@@ -111,7 +111,7 @@ def test_a_saved_state_goes_on_exactly_and_forks(model: str, runs: dict[str, Any
             assert twin.text == rest.text
             other = await ask(engine, model, "JULIET:", max_tokens=25, sampling=WARM, start="b")
             assert other.text != rest.text
-            exported = engine.store.export("b", "")
+            exported = engine.store.get("b", "").content
         # Another process with the same weights: the command line reads the file, and a new engine the folder.
         (tmp_path / "b.safetensors").write_bytes(exported)
         at = runs[model].load_state(tmp_path / "b.safetensors")
@@ -138,7 +138,7 @@ def test_a_state_of_another_model_is_refused(runs: dict[str, Any]) -> None:
             with pytest.raises(Refused, match="there is no saved state"):
                 await ask(engine, LSTM, "", start="a", owner="somebody else")
             with pytest.raises(Refused, match="not a state of"):
-                engine.store.import_("shakespeare-elman", engine.store.export("a", ""), "", "e")
+                engine.store.import_("shakespeare-elman", engine.store.get("a", "").content, "", "e")
 
     run(main)
 

@@ -1,12 +1,11 @@
 """Saved states: kept, found, forked, bounded, and on disk whole or not at all."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from statewise.serving.job import Refused
-from statewise.serving.store import StateStore
+from statewise.serving.store import New, StateStore
 from statewise.specs import UserError
 
 
@@ -26,11 +25,10 @@ def test_what_is_put_is_got_forked_and_deleted() -> None:
     assert about == {**about, "id": "a", "model": "m", "tokens": 3, "bytes": 6, "object": "state"}
     copy = states.fork("a", "me", None)
     states.put("a", "me", "m", b"fine two", 4)
-    assert states.export(copy["id"], "me") == b"fine 1"
-    assert states.export("a", "me") == b"fine two"
+    assert states.get(copy["id"], "me").content == b"fine 1"
+    assert states.get("a", "me").content == b"fine two"
     assert [each["id"] for each in states.list("me")] == [copy["id"], "a"]
     states.delete("a", "me")
-    assert not states.has("a", "me")
     with pytest.raises(Refused, match="there is no saved state 'a'"):
         states.get("a", "me")
 
@@ -39,7 +37,7 @@ def test_owners_have_names_of_their_own() -> None:
     states = store()
     states.put("a", "me", "m", b"mine", 1)
     states.put("a", "you", "m", b"yours", 1)
-    assert states.export("a", "me") == b"mine"
+    assert states.get("a", "me").content == b"mine"
     assert len(states.list("you")) == 1
     with pytest.raises(Refused):
         states.describe("a", "")
@@ -52,7 +50,7 @@ def test_an_id_is_no_path(name: str, tmp_path: Path) -> None:
     states = store(tmp_path / "states")
     with pytest.raises(Refused, match="not a valid id"):
         states.put(name, "", "m", b"fine", 1)
-    assert list((tmp_path / "states").iterdir()) == []
+    assert len(states) == 0
 
 
 def test_what_does_not_fit_is_not_imported() -> None:
@@ -74,55 +72,83 @@ def test_number_and_bytes_are_bounded() -> None:
     states = store(most_bytes=100)
     for number in range(4):
         states.put(f"s{number}", "", "m", b"x" * 40, 1)
-        states.get("s0", "") if states.has("s0", "") else None
-    assert states.held_bytes <= 100
-    assert len(states) == 2
+        states.get("s0", "")  # what is used stays
+    assert states.held_bytes == 80
+    assert [each["id"] for each in states.list("")] == ["s0", "s3"]
 
 
-def test_a_folder_keeps_more_than_memory_and_outlives_the_process(tmp_path: Path) -> None:
+def test_a_part_of_the_list_follows_another() -> None:
+    states = store()
+    for number in range(5):
+        states.put(f"s{number}", "me", "m", b"fine", 1)
+    assert [each["id"] for each in states.list("me", limit=2)] == ["s0", "s1"]
+    assert [each["id"] for each in states.list("me", limit=2, after="s1")] == ["s2", "s3"]
+    with pytest.raises(Refused, match="'x'"):
+        states.list("me", after="x")
+
+
+def test_several_are_saved_together_or_not_at_all() -> None:
+    states = store()
+    fine = New("a", "", "m", b"fine", 1)
+    with pytest.raises(Refused, match="not a valid id"):
+        states.put_all([fine, fine._replace(id="../b")])
+    assert len(states) == 0
+    assert [about["id"] for about in states.put_all([fine, fine._replace(id="b")])] == ["a", "b"]
+    assert (len(states), states.held_bytes) == (2, 8)
+
+
+def test_a_folder_outlives_the_process(tmp_path: Path) -> None:
     states = store(tmp_path, most_bytes=100)
     for number in range(6):
         states.put(f"s{number}", "me", "m", bytes([number]) * 40, number)
-    assert states.held_bytes <= 100
-    assert states.export("s0", "me") == bytes(40)
-    again = store(tmp_path, most_bytes=100)
+    again = store(tmp_path, most_bytes=100)  # the first is not even closed
+    assert again.held_bytes == 240
     assert {each["id"]: each["tokens"] for each in again.list("me")} == {f"s{n}": n for n in range(6)}
-    assert all(again.export(f"s{n}", "me") == bytes([n]) * 40 for n in range(6))
+    assert all(again.get(f"s{n}", "me").content == bytes([n]) * 40 for n in range(6))
     again.delete("s3", "me")
     assert len(store(tmp_path)) == 5
+    with pytest.raises(Refused):
+        states.get("s3", "me")
 
 
 def test_damage_costs_that_state_alone(tmp_path: Path) -> None:
-    states = store(tmp_path, most_bytes=0)
+    states = store(tmp_path)
     for number in range(4):
-        states.put(f"s{number}", "", "m", bytes([number]) * 500, number)
-    files = sorted(tmp_path.iterdir())
-    content = bytearray(files[0].read_bytes())
-    content[-1] ^= 1
-    files[0].write_bytes(content)
-    files[1].write_bytes(files[1].read_bytes()[:40])
-    (tmp_path / ".tmp-litter").write_bytes(b"x")
-    (tmp_path / ("0" * 40)).symlink_to(files[2])
-    again = store(tmp_path, most_bytes=0)
-    found: list[object] = []
-    for number in range(4):
-        try:
-            found.append(again.export(f"s{number}", "") == bytes([number]) * 500)
-        except Refused as refused:
-            found.append(refused.reason)
-    assert sorted(map(str, found)) == ["True", "True", "not_found", "not_found"]
+        states.put(f"s{number}", "", "m", bytes([65 + number]) * 500, number)
+    states.close()
+    path = tmp_path / "states.sqlite"
+    path.write_bytes(path.read_bytes().replace(b"B" * 500, b"B" * 499 + b"C"))
+    again = store(tmp_path)
+    with pytest.raises(Refused, match="'s1' is damaged") as refused:
+        again.get("s1", "")
+    assert refused.value.reason == "not_found"
+    assert [again.get(f"s{n}", "").content for n in (0, 2, 3)] == [bytes([65 + n]) * 500 for n in (0, 2, 3)]
+    assert len(again) == 3
 
 
-def test_a_full_disk_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/states.sqlite").write_bytes(b"something else " * 100)
+    with pytest.raises(UserError, match="not a database"):
+        store(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/states.sqlite").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="not a plain file"):
+        store(tmp_path / "b")
+    newer = store(tmp_path / "c")
+    newer._db.execute("PRAGMA user_version = 99")
+    newer.close()
+    with pytest.raises(UserError, match="format 99, expected 1"):
+        store(tmp_path / "c")
+
+
+def test_a_full_disk_leaves_the_old_state(tmp_path: Path) -> None:
     states = store(tmp_path)
     states.put("a", "", "m", b"old", 1)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="No space left"):
-        states.put("a", "", "m", b"new", 2)
-    monkeypatch.undo()
-    assert states.export("a", "") == b"old"
-    assert store(tmp_path).export("a", "") == b"old"
+    (pages,) = states._db.execute("PRAGMA page_count").fetchone()
+    states._db.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(Refused, match="full"):
+        states.put("a", "", "m", b"new" * 100_000, 2)
+    assert states.get("a", "").content == b"old"
+    assert (len(states), states.held_bytes) == (1, 3)
+    assert store(tmp_path).get("a", "").content == b"old"

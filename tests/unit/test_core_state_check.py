@@ -143,7 +143,7 @@ def test_no_state_with_a_graph_is_held() -> None:
     gru = sw.GRU(8)
     gru.step(torch.randn(2, 8), gru.init_state(2))
     assert gru._state_check is not None
-    assert gru._state_check.returned is state_check._NOTHING
+    assert gru._state_check.known is state_check._NOTHING
 
 
 def test_a_list_is_held_while_it_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def test_a_list_is_held_while_it_is_small(monkeypatch: pytest.MonkeyPatch) -> No
         for _ in range(40):
             _, state = attention.step(token_B, state)
             assert attention._state_check is not None
-            held.append(attention._state_check.returned[0] is state)
+            held.append(attention._state_check.known[0] is state)
         assert held[0]
         assert not held[-1], "a large list would stay in memory after the last step"
         with pytest.raises(sw.UserError, match="the input has 2 rows, the state 1"):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from statewise.kernels.zoneout import zoneout
-from statewise.layers import Dropout, Embedding, fill_input, fill_recurrent, make_norm
+from statewise.layers import Dropout, Embedding, Filler, make_norm
 from statewise.mixers import GRU, LSTM, Elman
 
 
@@ -141,15 +141,16 @@ def test_recurrent_blocks_are_orthogonal_each() -> None:
 
 def test_inputs_start_by_glorot_each_gate_for_itself() -> None:
     weight = torch.empty(4 * 100, 60)
-    fill_input(weight, gates=4, scheme="orthogonal", generator=None)
+    Filler("orthogonal", None).input(weight, gates=4)
     bound = math.sqrt(6 / (100 + 60))
     assert 0.98 * bound < weight.abs().max().item() <= bound
 
 
 def test_torch_scheme_is_uniform_by_width() -> None:
-    for fill in (fill_input, fill_recurrent):
+    filler = Filler("torch", None)
+    for fill in (filler.input, filler.recurrent):
         weight = torch.empty(3 * 100, 40)
-        fill(weight, gates=3, scheme="torch", generator=None)
+        fill(weight, gates=3)
         assert 0.098 < weight.abs().max().item() <= 0.1
         assert weight.std().item() == pytest.approx(0.1 / math.sqrt(3), rel=0.02)
 

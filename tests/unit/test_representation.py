@@ -1,6 +1,7 @@
 """What modules and states print: sizes, options that differ from the default, shapes and bytes; never numbers."""
 
 import copy
+import inspect
 import pickle
 import re
 from typing import Any, NamedTuple
@@ -30,6 +31,20 @@ def test_a_mixer_prints_its_sizes_and_what_is_not_default() -> None:
         "LSTM(width=16, input_width=3, peephole=True, projection=5, zoneout=0.1)"
     )
     assert repr(mixers.Mamba2(16, heads=4, generator=torch.Generator())) == "Mamba2(width=16, input_width=16, heads=4)"
+
+
+def test_options_that_a_constructor_hands_on_are_in_its_signature() -> None:
+    names = [*inspect.signature(sw.LSTM).parameters]
+    assert names[:5] == ["width", "input_width", "init", "kernel", "generator"]
+    assert {"peephole", "zoneout"} <= set(names)
+    assert "options" not in names
+    attention, sliding = (inspect.signature(cls).parameters for cls in (mixers.Attention, mixers.SlidingAttention))
+    assert sliding.keys() - attention.keys() == {"window"}
+    assert attention["heads"].default is inspect.Parameter.empty
+    assert sliding["rotary_base"].default == attention["rotary_base"].default == 10_000.0
+    for wrong in ("widht", "output_width"):  # the second is a parameter of what the constructor calls
+        with pytest.raises(TypeError, match=rf"LSTM.__init__\(\) got an unexpected keyword argument '{wrong}'"):
+            sw.LSTM(16, **{wrong: 3})  # type: ignore[arg-type]
 
 
 @each_machine

@@ -121,7 +121,7 @@ def standings(results: Results, ranking: Ranking) -> Figure:
 
 def by_number(results: Results, ranking: Ranking) -> list[Figure]:
     """A line per entry, for other metrics of the study that are tables by a number, such as accuracy by distance."""
-    return [_by_number(results, ranking, *one) for one in results.also().items() if len(one[1]) > 1]
+    return [_by_number(results, ranking, *item) for item in results.also().items() if len(item[1]) > 1]
 
 
 def _by_number(results: Results, ranking: Ranking, table: str, names: list[str]) -> Figure:

@@ -159,14 +159,14 @@ def search_table(results: Results) -> Table | None:
         tries = [one for one in results.search if one.entry == name]
         sign = 1 if results.study.better == "lower" else -1
         best = min(
-            (one for one in tries if one.settings == chosen),
+            (attempt for attempt in tries if attempt.settings == chosen),
             key=lambda one: sign * one.figures[results.study.metric],
             default=None,
         )
-        for one in tries:
-            mark = "chosen" if one is best else ""
-            figure = one.figures[results.study.metric]
-            rows.append((words(name), words(settings_text(one.settings)), Cell(figure, plain(figure)), words(mark)))
+        for attempt in tries:
+            mark = "chosen" if attempt is best else ""
+            figure = attempt.figures[results.study.metric]
+            rows.append((words(name), words(settings_text(attempt.settings)), Cell(figure, plain(figure)), words(mark)))
         rows += [
             (words(name), words(NONE), Cell(None, "failed"), words(failure.error))
             for failure in failed

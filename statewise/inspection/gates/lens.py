@@ -106,7 +106,9 @@ def _along(trace: Trace, subject: Subject, settings: GatesSettings) -> Finding:
         tuple(_tables(seen, followers, places)),
         {
             "tokens": len(trace.pieces),
-            "followers": [{**one._asdict(), "place": places[one.name].place(one.unit)} for one in followers],
+            "followers": [
+                {**follower._asdict(), "place": places[follower.name].place(follower.unit)} for follower in followers
+            ],
             "saturation": {name: _record(one) for name, one in seen.saturation.items()},
             "updates": {
                 name: {"before": float(seen.mean[name].mean()), "after": float(seen.mean[after].mean())}
@@ -151,7 +153,7 @@ def _record(one: Saturation) -> dict[str, float]:
 
 
 def _sentences(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Observed]) -> list[str]:
-    best = {one.feature: one for one in reversed(followers)}
+    best = {follower.feature: follower for follower in reversed(followers)}
     tried = len(seen.correlation.features)
     ranked = sorted(best.values(), key=lambda one: -abs(one.r))
     named = "; ".join(f"{one.feature}: {places[one.name].place(one.unit)}, r = {one.r:+.2f}" for one in ranked[:4])
@@ -163,9 +165,9 @@ def _sentences(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, 
     ]
     gates = {name: one for name, one in seen.saturation.items() if one.is_gate}
     if gates:
-        units = sum(len(one.mean_U) for one in gates.values())
-        stuck = sum(one.stuck for one in gates.values())
-        at_end = sum(float((one.at_low_U + one.at_high_U).sum()) for one in gates.values()) / units
+        units = sum(len(gate.mean_U) for gate in gates.values())
+        stuck = sum(gate.stuck for gate in gates.values())
+        at_end = sum(float((gate.at_low_U + gate.at_high_U).sum()) for gate in gates.values()) / units
         said.append(
             f"Gates are within a tenth of 0 or 1 for {share(at_end)} of the time; "
             f"{stuck} of {units} gate units are stuck at one end."

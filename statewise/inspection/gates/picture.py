@@ -63,7 +63,7 @@ def passages(
     units: int,
 ) -> list[Drawing]:
     """The best unit of each of the best features, on the beginning of the text."""
-    best = {one.feature: one for one in reversed(followers)}
+    best = {follower.feature: follower for follower in reversed(followers)}
     found: list[Drawing] = []
     for at, one in enumerate(sorted(best.values(), key=lambda one: -abs(one.r))[:units]):
         value_T = standard(kept[one.name][: len(pieces), one.unit])
@@ -96,8 +96,8 @@ def unit_map(
         return []
     pieces = pieces[:_ACROSS]
     seen: dict[tuple[str, int], Follower] = {}
-    for one in followers:  # the best first
-        seen.setdefault((one.name, one.unit), one)
+    for follower in followers:  # the best first
+        seen.setdefault((follower.name, follower.unit), follower)
     ranked = list(seen.values())[:_DOWN]
     rows = [standard(kept[one.name][: len(pieces), one.unit]) for one in ranked]
     steady = min(ranked, key=lambda one: float(np.abs(np.diff(standard(kept[one.name][:, one.unit]))).mean()))
@@ -127,7 +127,8 @@ def saturation_figure(saturation: Mapping[str, Saturation]) -> list[Drawing]:
         return []
     widest = max(gates, key=lambda name: float(gates[name].at_high_U.mean()))
     series = tuple(
-        Series(name, tuple(map(float, one.at_low_U)), tuple(map(float, one.at_high_U))) for name, one in gates.items()
+        Series(name, tuple(map(float, gate.at_low_U)), tuple(map(float, gate.at_high_U)))
+        for name, gate in gates.items()
     )
     return [
         Figure(
@@ -181,7 +182,7 @@ def unit_curves(
     units: int,
 ) -> list[Drawing]:
     """The best unit of each of the best features, over the first row."""
-    best = {one.feature: one for one in reversed(followers)}
+    best = {follower.feature: follower for follower in reversed(followers)}
     length = min(trace.first, _SHOWN)
     found: list[Drawing] = []
     for at, one in enumerate(sorted(best.values(), key=lambda one: -abs(one.r))[:units]):

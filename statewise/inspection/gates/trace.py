@@ -248,7 +248,7 @@ def _varied(specimens: Specimens, numbers: Sequence[int]) -> list[int]:
 def _observable(rows: Sequence[Specimen]) -> Observable:
     shapes: dict[str, set[tuple[int, ...]]] = {}
     along: dict[str, bool] = {}
-    for one in rows:
+    for row in rows:
         steps: Counter[str] = Counter()
 
         def note(name: str, value: Tensor, steps: Counter[str] = steps) -> Tensor:
@@ -256,14 +256,14 @@ def _observable(rows: Sequence[Specimen]) -> Observable:
             steps[name] += 1
             return value
 
-        z_1TI = one.enter(one.x_TE[None])
+        z_1TI = row.enter(row.x_TE[None])
         with lens(edit=note, keep=False):
-            one.read(z_1TI)
+            row.read(z_1TI)
         for name, count in steps.items():
-            along[name] = along.get(name, True) and one.seen_at(name, count) is not None
+            along[name] = along.get(name, True) and row.seen_at(name, count) is not None
     steady = [name for name, some in shapes.items() if len(some) == 1 and along[name]]
     # Weights over a row, or a part of it, are as long as that; rows of equal length do not show it.
-    places = {size for one in rows for size in (len(one), *map(len, one.parts))}
+    places = {size for row in rows for size in (len(row), *map(len, row.parts))}
     steady = [name for name in steady if not (name.endswith("weights") and next(iter(shapes[name]))[-1] in places)]
     observed = tuple(observed_as(name, next(iter(shapes[name]))) for name in steady)
     return Observable(observed, tuple(name for name in shapes if name not in steady))

@@ -208,7 +208,7 @@ def _continuations(
     where = int(torch.stack(list(means.values())).mean(0).argmax())
     cut, other = found[where], others[where]
     ranked = sorted(
-        (one for one in means if one.act not in ("freeze", "silence")), key=lambda one: float(means[one].mean())
+        (mean for mean in means if mean.act not in ("freeze", "silence")), key=lambda one: float(means[one].mean())
     )
     chosen = sorted({one.address: one for one in ranked}.values(), key=ranked.index)[-3:]
     sampling = Sampling(temperature=settings.temperature, seed=settings.seed)
@@ -304,7 +304,7 @@ def _change_states(
     rows: Sequence[Specimen], machine: Machine[Any], settings: InterveneSettings, progress: Progress
 ) -> _Found:
     """Rows that are read along time: interventions on the state."""
-    by_row = [some for one in rows if (some := row_cuts(one, machine))]
+    by_row = [some for row in rows if (some := row_cuts(row, machine))]
     all_cuts = [cut for some in by_row for cut in some]
     if len(all_cuts) < 2:
         raise UserError("there is no time step in these rows with an answer after it", fix="give longer rows")
@@ -317,7 +317,7 @@ def _change_states(
     # A swap takes the state at about the same place of the next row; with a single row, at the next cut.
     following = [*by_row[1:], by_row[0]] if len(by_row) > 1 else [[*all_cuts[1:], all_cuts[0]]]
     others = [next_[min(at, len(next_) - 1)] for some, next_ in zip(by_row, following) for at in range(len(some))]
-    effects: dict[Intervention, list[Effect]] = {one: [] for one in interventions}
+    effects: dict[Intervention, list[Effect]] = {intervention: [] for intervention in interventions}
     for cut, other in progress.over(list(zip(all_cuts, others)), "changing states"):
         for one, effect in row_effects(cut, machine, interventions, other.state).items():
             effects[one].append(effect)

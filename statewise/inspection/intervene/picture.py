@@ -137,9 +137,9 @@ def _readable(text: str) -> str:
 
 
 def places_figure(effects: Effects, base: float, *, unit: str, of: str) -> Figure:
-    names = list(dict.fromkeys(str(one.address) for one in effects))
+    names = list(dict.fromkeys(str(effect.address) for effect in effects))
     series = []
-    for act in dict.fromkeys(one.act for one in effects):
+    for act in dict.fromkeys(effect.act for effect in effects):
         chosen = {str(one.address): with_error(one_P) for one, one_P in effects.items() if one.act == act}
         means, lows, highs = zip(*chosen.values())
         rows = tuple(float(names.index(name)) for name in chosen)

@@ -69,7 +69,7 @@ def found_in_choices(
             "accuracy": tally.accuracy,
             "calibration_error": tally.error(),
             "bins": [one._asdict() for one in tally.bins()],
-            "classes": [one._asdict() for one in costs],
+            "classes": [cost._asdict() for cost in costs],
             "along": [one._asdict() for one in along],
         }
         sentences = [

@@ -145,7 +145,7 @@ def _bucket(power: int, count: float, total: float, squares: float) -> Bucket:
 
 def useful_context(buckets: tuple[Bucket, ...], *, least: int = 32) -> int | None:
     """The context beyond which no longer one has a significantly lower loss; None where too little was read."""
-    known = [one for one in buckets if one.tokens >= least]
+    known = [bucket for bucket in buckets if bucket.tokens >= least]
     if len(known) < 2:
         return None
     for at, one in enumerate(known):

@@ -11,12 +11,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from statewise import __version__
-from statewise.serving.http import completion, info, responses, states
+from statewise.serving.http import chat, completion, info, responses, states
 from statewise.serving.http.access import Gate, answer
 from statewise.serving.http.error import HttpError, as_json
 from statewise.serving.http.request import (
     STATE_ID,
     Body,
+    ChatRequest,
     CompletionRequest,
     DetokenizeRequest,
     ForkRequest,
@@ -45,7 +46,7 @@ PATHS = (
     Path("POST", "/v1/responses", responses.respond, "Continue a prompt or a response", ResponseRequest),
     Path("GET", "/v1/responses/{id}", responses.describe, "A stored response"),
     Path("DELETE", "/v1/responses/{id}", responses.delete, "Delete a stored response and its state"),
-    Path("POST", "/v1/chat/completions", info.chat, "Refused: no run has a chat format", Body),
+    Path("POST", "/v1/chat/completions", chat.complete, "Answer messages, with a run's chat format", ChatRequest),
     Path("GET", "/v1/models", info.models, "The served models"),
     Path("GET", "/v1/models/{id}", info.model, "One served model"),
     Path("POST", "/v1/states", states.read_text, "Read a text and keep the state after it", StateRequest, 201),
@@ -175,7 +176,9 @@ def _tighten(part: dict[str, Any], service: Service) -> None:
     """What is known only here: the limits of this server, and the names of its models. Null is left out."""
     spec, models = service.spec, {} if service.engine is None else service.engine.models
     limits = {"max_tokens": spec.max_tokens, "max_output_tokens": spec.max_tokens, "n": spec.max_choices}
-    limits |= {"best_of": spec.max_choices, "logprobs": spec.max_logprobs}
+    limits |= {"max_completion_tokens": spec.max_tokens, "best_of": spec.max_choices, "top_logprobs": spec.max_logprobs}
+    if "messages" not in part.get("properties", {}):  # in a chat, logprobs is true or false
+        limits["logprobs"] = spec.max_logprobs
     fields = part.get("properties", {})
     for name, field in fields.items():
         if name in limits:

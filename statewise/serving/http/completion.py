@@ -1,11 +1,11 @@
-"""`/v1/completions`: a request becomes jobs, their events become one object or a stream of chunks."""
+"""`/v1/completions`, and what chats share with it: a request becomes jobs, their events one object or chunks."""
 
 import json
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,14 +13,17 @@ from starlette.responses import Response
 from statewise.decoding import Sampling
 from statewise.serving.http.error import HttpError, as_json, invalid
 from statewise.serving.http.exchange import Choice, Exchange
-from statewise.serving.http.request import CompletionRequest, Drawing, checked_id, parse
+from statewise.serving.http.logprobs import Pieces
+from statewise.serving.http.request import CompletionRequest, Drawing, Sessions, checked_id, parse
 from statewise.serving.http.service import Service, owner_of
 from statewise.serving.http.sse import EventStream
-from statewise.serving.job import Job, Scored
+from statewise.serving.job import Job, Read, Scored
 
 _DONE = b"data: [DONE]\n\n"
+_CHOICES = ',"choices":[{"index":'
 _GOES_ON = ',"logprobs":null,"finish_reason":null}]}\n\n'
 _SEEDS = 2**63
+T = TypeVar("T", bound=Sessions)
 
 
 def sampling_of(asked: Drawing, *, seed: int, vocab: int) -> Sampling:
@@ -67,19 +70,57 @@ async def token_prompts(service: Service, served: Any, prompt: Any) -> list[tupl
     return made
 
 
+class Form(NamedTuple):
+    """How an answer names its parts."""
+
+    id: str
+    whole: str  # the object's name
+    chunk: str
+    field: Callable[[str], dict[str, Any]]  # a whole text
+    delta: str  # the beginning of a text in a chunk; `delta_end` follows
+    delta_end: str
+    first: str  # the text of a stream's first chunk, where it has one of its own
+    report: Callable[..., dict[str, Any]]  # probabilities
+
+
+TEXT = Form("cmpl", "text_completion", "text_completion", lambda text: {"text": text}, '"text":', "", "", Pieces.report)
+
+
 class Completion:
     """One request: its jobs, and the answer in either form. It outlives what was asked, so it holds little."""
 
-    __slots__ = ("_pieces", "_served", "candidates", "created", "echo", "id", "n", "prompts", "with_ids", "with_usage")
+    __slots__ = (
+        *(
+            "_as_ids",
+            "_pieces",
+            "_served",
+            "always_usage",
+            "candidates",
+            "created",
+            "echo",
+            "form",
+            "id",
+            "n",
+            "prompts",
+        ),
+        *("n", "prompts", "with_ids", "with_usage"),
+    )
 
     def __init__(
-        self, service: Service, served: Any, asked: CompletionRequest, prompts: Sequence[tuple[list[int], str]]
+        self,
+        service: Service,
+        served: Any,
+        asked: CompletionRequest,
+        prompts: Sequence[tuple[list[int], str]],
+        form: Form = TEXT,
     ) -> None:
-        self.prompts, self._served = prompts, served
+        self.prompts, self._served, self.form = prompts, served, form
         self.n, self.candidates = asked.n, asked.best_of or asked.n
         self.echo, self.with_ids = asked.echo, asked.return_token_ids
         self.with_usage = bool(asked.stream_options.include_usage)
-        self.id, self.created = f"cmpl-{secrets.token_hex(12)}", int(time.time())
+        self.always_usage = self.with_usage and bool(asked.stream_options.continuous_usage_stats)
+        self._as_ids = asked.return_tokens_as_token_ids
+        self.id, self.created = f"{form.id}-{secrets.token_hex(12)}", int(time.time())
         self._pieces = service.pieces(served) if asked.logprobs is not None else None
         self._check(service, asked)
 
@@ -104,6 +145,8 @@ class Completion:
             raise invalid(f"{texts} texts at once; this server allows {most}: fewer prompts, or a smaller n", param="n")
         if asked.logprobs is not None and asked.logprobs > spec.max_logprobs:
             raise invalid(f"logprobs {asked.logprobs}; this server allows {spec.max_logprobs}", param="logprobs")
+        if not asked.stream and "stream_options" in asked.model_fields_set:
+            raise invalid("stream_options is for streams: set stream to true, or leave it out", param="stream_options")
         if asked.max_tokens == 0 and not (asked.echo or asked.save_state or asked.session_id):
             raise invalid("max_tokens 0 needs echo or save_state: there would be nothing to answer", param="max_tokens")
         if asked.min_tokens > asked.max_tokens:
@@ -116,8 +159,16 @@ class Completion:
         for prompt, _ in self.prompts:
             service.check_length(self._served, prompt, asked.max_tokens)
 
-    def choices(self, service: Service, asked: CompletionRequest, owner: str) -> list[Choice]:
-        """A job for each text, in the order of the answer."""
+    def choices(
+        self,
+        service: Service,
+        asked: CompletionRequest,
+        owner: str,
+        *,
+        whole: bool = False,
+        read: Read | None = None,
+    ) -> list[Choice]:
+        """A job for each text, in the order of the answer. `whole` and `read` are those of a job."""
         seed, deadline = first_seed(asked), service.deadline()
         start, save = asked.state, asked.save_state
         if asked.session_id:
@@ -139,6 +190,8 @@ class Completion:
                     ignore_end=asked.ignore_eos,
                     logprobs=needed,
                     echo=asked.echo and asked.logprobs is not None,
+                    whole=whole,
+                    read=read,
                     start=start,
                     save=new_id("state") if save is True else save or None,
                     owner=owner,
@@ -147,10 +200,10 @@ class Completion:
                 made.append(choice)
         return made
 
-    def head(self) -> dict[str, Any]:
+    def head(self, kind: str) -> dict[str, Any]:
         return {
             "id": self.id,
-            "object": "text_completion",
+            "object": kind,
             "created": self.created,
             "model": self._served.name,
             "system_fingerprint": f"fp_{self._served.fingerprint}",
@@ -186,20 +239,20 @@ class Completion:
             made.append(
                 {
                     "index": index,
-                    "text": shown,
+                    **self.form.field(shown),
                     "logprobs": self.logprobs(choice, scored, offset=len(prompt_text), first=True),
                     "finish_reason": choice.finish,
                     **self.extras(choice, ids, first=True),
                 }
             )
-        return {**self.head(), "choices": made, "usage": self.usage(choices)}
+        return {**self.head(self.form.whole), "choices": made, "usage": self.usage(choices)}
 
     def logprobs(self, choice: Choice, scored: list[Scored], *, offset: int, first: bool) -> dict[str, Any] | None:
         if self._pieces is None:
             return None
         if first and self.echo:
-            return self._pieces.report([*choice.prompt, *scored], offset=0)
-        return self._pieces.report(scored, offset=offset)
+            return self.form.report(self._pieces, [*choice.prompt, *scored], offset=0, as_ids=self._as_ids)
+        return self.form.report(self._pieces, scored, offset=offset, as_ids=self._as_ids)
 
     def extras(self, choice: Choice, ids: list[int], *, first: bool) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -215,17 +268,28 @@ class Completion:
 class Chunks:
     """A completion as chunks of a stream: one prepared beginning, one string for each write."""
 
-    __slots__ = ("_before", "_completion", "_exchange", "_fresh", "_head", "_offsets", "_plain")
+    __slots__ = ("_before", "_completion", "_exchange", "_fresh", "_goes_on", "_head", "_offsets", "_plain", "_read")
 
     def __init__(self, completion: Completion, exchange: Exchange, *, scored: bool) -> None:
         self._completion, self._exchange = completion, exchange
-        head = json.dumps(completion.head(), separators=(",", ":"))[:-1]
+        form = completion.form
+        head = json.dumps(completion.head(form.chunk), separators=(",", ":"))[:-1]
         usage = ',"usage":null' if completion.with_usage else ""
-        self._head, self._before = head, f'data: {head}{usage},"choices":[{{"index":'
+        self._head, self._before = head, f"data: {head}{usage}{_CHOICES}"
+        self._read = sum(len(prompt) for prompt, _ in completion.prompts) if completion.always_usage else None
         self._plain = not scored and not completion.with_ids
         self._offsets = [len(completion.prompt_of(choice)[1]) for choice in exchange.choices]
-        special = not self._plain or completion.echo
+        self._goes_on = f"{form.delta_end}{_GOES_ON}"
+        special = not self._plain or completion.echo or form.first
         self._fresh = {choice.index for choice in exchange.choices if special}  # whose first chunk is different
+
+    def _begin(self) -> str:
+        """A chunk as far as the number of its choice."""
+        if self._read is None:
+            return self._before
+        read, written = self._read, sum([choice.tokens for choice in self._exchange.choices])
+        usage = f'"prompt_tokens":{read},"completion_tokens":{written},"total_tokens":{read + written}'
+        return f'data: {self._head},"usage":{{{usage}}}{_CHOICES}'
 
     def news(self) -> bytes:
         return "".join([self._chunk(choice) for choice in self._exchange.taken()]).encode("ascii")
@@ -234,7 +298,7 @@ class Chunks:
         text, ids, scored = choice.take()
         index, finish = choice.index, choice.finish
         if finish is None and self._plain and not self._fresh:
-            return f'{self._before}{index},"text":{quoted(text)}{_GOES_ON}' if text else ""
+            return f"{self._begin()}{index},{self._completion.form.delta}{quoted(text)}{self._goes_on}" if text else ""
         if not (text or ids or scored or finish):
             return ""
         first = index in self._fresh
@@ -248,9 +312,11 @@ class Chunks:
             for name, value in completion.extras(choice, ids, first=first).items()
         )
         ended = "null" if finish is None else quoted(finish)
+        form = completion.form
+        begun = f"{self._begin()}{index},{form.first}{self._goes_on}" if first and form.first else ""
         return (
-            f'{self._before}{index}, "text": {quoted(shown)}, "logprobs": {json.dumps(logprobs, allow_nan=False)}, '
-            f'"finish_reason": {ended}{extras}}}]}}\n\n'
+            f"{begun}{self._begin()}{index},{form.delta}{quoted(shown)}{form.delta_end},"
+            f'"logprobs": {json.dumps(logprobs, allow_nan=False)}, "finish_reason": {ended}{extras}}}]}}\n\n'
         )
 
     def end(self) -> bytes:
@@ -272,14 +338,24 @@ def new_id(kind: str) -> str:
 
 
 async def complete(service: Service, request: Request) -> Response:
-    asked = await parse(CompletionRequest, request)
-    header = request.headers.get("x-session-id")
-    if header is not None and asked.session_id is None:
-        asked = asked.model_copy(update={"session_id": checked_id(header)})
+    asked = with_session(await parse(CompletionRequest, request), request)
     served = service.served(asked.model, task="language_model")
     completion = Completion(service, served, asked, await token_prompts(service, served, asked.prompt))
-    owner = owner_of(request)
-    exchange = Exchange(service, request, completion.choices(service, asked, owner))
+    return await answered(service, request, asked, completion, completion.choices(service, asked, owner_of(request)))
+
+
+def with_session(asked: T, request: Request) -> T:
+    """A session may be named by a header."""
+    header = request.headers.get("x-session-id")
+    if header is None or asked.session_id is not None:
+        return asked
+    return asked.model_copy(update={"session_id": checked_id(header)})
+
+
+async def answered(
+    service: Service, request: Request, asked: CompletionRequest, completion: Completion, choices: Sequence[Choice]
+) -> Response:
+    exchange = Exchange(service, request, choices)
     if asked.stream:
         return EventStream(exchange, Chunks(completion, exchange, scored=asked.logprobs is not None))
     await exchange.finish()

@@ -34,6 +34,7 @@ def _model(served: Any) -> dict[str, Any]:
         made |= {
             "vocab": served.vocab,
             "max_context": served.max_context,
+            "chat": served.chat is not None,
             "state_bytes_per_sequence": later,
             "state_grows": later > now,
             "state_tokens": _READ,
@@ -58,7 +59,10 @@ async def tokenize(service: Service, request: Request) -> Response:
         tokens = [int(served.tokenizer.end_id)]
     else:
         tokens = await service.encode(served, asked.prompt)
-    return as_json({"tokens": tokens, "count": len(tokens), "max_model_len": served.max_context})
+    made = {"tokens": tokens, "count": len(tokens), "max_model_len": served.max_context}
+    if asked.return_token_strs:
+        made["token_strs"] = [service.pieces(served).of(token) for token in tokens]
+    return as_json(made)
 
 
 async def detokenize(service: Service, request: Request) -> Response:
@@ -80,7 +84,7 @@ async def tokenizer_info(service: Service, request: Request) -> Response:
             "eos_token_id": served.tokenizer.end_id,
             "bos_token": end,
             "pad_token": end,
-            "chat_template": None,
+            "chat_template": None if served.chat is None else served.chat.template,
             "tokenizer_class": "statewise",
         }
     )
@@ -100,14 +104,6 @@ async def predict(service: Service, request: Request, *, task: str | None = None
     except Refused as refused:
         service.refuse(refused)
     return as_json({"object": "list", "model": served.name, "task": served.task, "data": made})
-
-
-async def chat(service: Service, request: Request) -> Response:
-    raise HttpError(
-        404,
-        "no served run has a chat format; ask /v1/completions with a prompt, or /v1/responses with an input",
-        code="chat_not_supported",
-    )
 
 
 async def health(service: Service, request: Request) -> Response:

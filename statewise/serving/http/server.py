@@ -15,12 +15,13 @@ import uvicorn
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from statewise.serving.engine import Engine
+from statewise.serving.base import AnyEngine
 from statewise.serving.http.app import make_app
 from statewise.serving.http.error import HttpError
 from statewise.serving.http.service import Service
 from statewise.specs import ServingSpec, UserError, option
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _HEAD_BYTES = 64 << 10  # of a request, before its body
 _KEEP_ALIVE = 5  # seconds between two requests of a connection
 _BACKLOG = 4096
@@ -85,6 +86,8 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head, self._head = False, 0
         super().on_headers_complete()
+        # uvicorn tells the last request of a connection alone that its client left, and others may come before it.
+        self.scope["state"]["cycle"] = self.cycle
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -108,11 +111,14 @@ class Protocol(HttpToolsProtocol):
         self._refuse(400, "this is not a valid HTTP request")
 
     def _refuse(self, status: int, message: str) -> None:
+        self._refused = True
+        if self.pipeline or not (self.cycle is None or self.cycle.response_complete or self.cycle.more_body):
+            self.cycle.keep_alive = False  # what was asked before is answered, and nothing is written in between
+            return
         body = json.dumps(HttpError(status, message).content()).encode("ascii")
         head = f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         self.transport.write(f"{head}connection: close\r\n\r\n".encode("ascii") + body)
         # What still comes is read and thrown away for a while: closed at once, the client would not see the answer.
-        self._refused = True
         self.loop.call_later(_LINGER, self.transport.close)
 
 
@@ -145,18 +151,23 @@ def listen(spec: ServingSpec) -> socket.socket:
 
 
 def serve(
-    spec: ServingSpec, listener: socket.socket, load: Callable[[], Engine], ready: Callable[[Engine], None]
+    spec: ServingSpec, listener: socket.socket, load: Callable[[], AnyEngine], ready: Callable[[AnyEngine], None]
 ) -> int:
     """Serve until a signal or the engine's end. Returns an exit code: 128 and the signal's number, or 1.
 
-    `load` runs in a thread of its own, while the server already answers that it is not ready.
+    `load` runs in a thread of its own, while the server already answers that it is not ready. The process is meant to
+    end afterwards: further signals are ignored, so that they do not change the exit code.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a stream is an open file
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(Server(spec, listener).run(load, ready))
+            try:
+                return runner.run(Server(spec, listener).run(load, ready))
+            finally:
+                for number in _SIGNALS:
+                    signal.signal(number, signal.SIG_IGN)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -192,19 +203,18 @@ class Server:
         self._signals.append(number)
         (self._abort if self._stop.is_set() else self._stop).set()
 
-    async def run(self, load: Callable[[], Engine], ready: Callable[[Engine], None]) -> int:
+    async def run(self, load: Callable[[], AnyEngine], ready: Callable[[AnyEngine], None]) -> int:
         loop = asyncio.get_running_loop()
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, self.stop, number)
+        self._watch_signals(loop)
         serving = asyncio.create_task(self._uvicorn.serve([self._listener]))
-        engine: Engine | None = None
+        engine: AnyEngine | None = None
         try:
             loading = _in_thread(load)
             await _first(loading, self._stop.wait())
             if self._stop.is_set():
                 return 128 + self._signals[0]
             engine = loading.result()
+            self._watch_signals(loop)  # again: Ray puts its own handlers there
             engine.start(loop)
             self.service.engine = engine
             ready(engine)
@@ -217,7 +227,12 @@ class Server:
             self._uvicorn.should_exit = True
             await serving
 
-    async def _watch(self, engine: Engine) -> int:
+    def _watch_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:  # (Handlers of the loop would end with it, before the process does.)
+                signal.signal(number, lambda number, _: loop.call_soon_threadsafe(self.stop, number))
+
+    async def _watch(self, engine: AnyEngine) -> int:
         """Until a signal, and then until all is finished or a second one."""
         service = self.service
         draining: asyncio.Task[None] | None = None
@@ -248,12 +263,12 @@ async def _first(*waited: Any) -> None:
             task.cancel()
 
 
-def _in_thread(load: Callable[[], Engine]) -> "asyncio.Future[Engine]":
+def _in_thread(load: Callable[[], AnyEngine]) -> "asyncio.Future[AnyEngine]":
     """The result of a function in a thread that does not keep the process alive."""
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Engine] = loop.create_future()
+    future: asyncio.Future[AnyEngine] = loop.create_future()
 
-    def settle(result: Engine | None, error: BaseException | None) -> None:
+    def settle(result: AnyEngine | None, error: BaseException | None) -> None:
         if not future.done():
             future.set_exception(error) if error is not None else future.set_result(result)  # type: ignore[arg-type]
 

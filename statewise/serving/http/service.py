@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from starlette.requests import Request
 
-from statewise.serving.engine import Engine
+from statewise.serving.base import AnyEngine
 from statewise.serving.http.error import HttpError, invalid, of_refusal
 from statewise.serving.http.exchange import Exchange
 from statewise.serving.http.logprobs import Pieces
@@ -22,7 +22,7 @@ class Service:
 
     def __init__(self, spec: ServingSpec) -> None:
         self.spec = spec
-        self.engine: Engine | None = None
+        self.engine: AnyEngine | None = None
         self.draining = self.failed = False
         self.exchanges: set[Exchange] = set()
         self._pieces: dict[str, Pieces] = {}
@@ -32,7 +32,7 @@ class Service:
     def is_ready(self) -> bool:
         return self.engine is not None and not self.draining and not self.failed
 
-    def ready_engine(self) -> Engine:
+    def ready_engine(self) -> AnyEngine:
         if self.failed:
             raise HttpError(503, "the engine failed; the server is about to stop", code="engine_failed")
         if self.engine is None:

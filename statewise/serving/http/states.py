@@ -1,6 +1,7 @@
 """`/v1/states`: what a model remembers of a text, kept under an id: read, list, fork, move, delete."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from statewise.serving.http.request import ForkRequest, StateRequest, checked_id
 from statewise.serving.http.service import Service, owner_of
 from statewise.serving.job import Job, Refused
 
+_PART = 1000  # states that one answer lists
 _BINARY = "application/octet-stream"
 T = TypeVar("T")
 
@@ -50,8 +52,15 @@ async def read_text(service: Service, request: Request) -> Response:
 
 
 async def list_all(service: Service, request: Request) -> Response:
-    store = service.ready_engine().store
-    return as_json({"object": "list", "data": _asked(service, lambda: store.list(owner_of(request)))})
+    """A part of them, in the order of their last use; `after` the last of it the next part begins."""
+    store, query = service.ready_engine().store, request.query_params
+    limit = query.get("limit", str(_PART))
+    if not re.fullmatch("[1-9][0-9]{0,3}", limit) or int(limit) > _PART:
+        raise invalid(f"limit {limit[:32]!r}; expected 1 to {_PART}", param="limit")
+    after = checked_id(query["after"]) if "after" in query else None
+    found = _asked(service, lambda: store.list(owner_of(request), limit=int(limit) + 1, after=after))
+    part = found[: int(limit)]
+    return as_json({"object": "list", "data": part, "has_more": len(found) > len(part)})
 
 
 async def describe(service: Service, request: Request) -> Response:
@@ -75,7 +84,7 @@ async def download(service: Service, request: Request) -> Response:
     """The state as a safetensors file: `statewise generate --state` continues it, too."""
     store, id = _named(service, request)
     owner = owner_of(request)
-    data: bytes = await asyncio.to_thread(_asked, service, lambda: store.export(id, owner))
+    data: bytes = await asyncio.to_thread(_asked, service, lambda: store.get(id, owner).content)
     return Response(
         data, media_type=_BINARY, headers={"content-disposition": f'attachment; filename="{id}.safetensors"'}
     )

@@ -329,7 +329,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
     def _rows(self, paths: Sequence[str], data: PairDataSpec) -> Iterator[dict[str, Any]]:
         """Of each source, read from lines or from a table's source column: its translations with their scores."""
         texts, align = self._sources(paths, data), self.spec.decoding.align
-        for text, best in zip(texts, self.hypotheses([one.text for one in texts], align=align)):
+        for text, best in zip(texts, self.hypotheses([text.text for text in texts], align=align)):
             row = {
                 "file": text.where.path,
                 "line": text.where.line,
@@ -340,7 +340,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
                 ],
             }
             if self.languages.levels is not None:
-                row["series"] = [float(one) for one in best[0].tokens]
+                row["series"] = [float(token) for token in best[0].tokens]
             if align:
                 names = ("source_tokens", "tokens", "alignment")
                 row |= {name: getattr(best[0], name) for name in names}
@@ -356,14 +356,14 @@ class TranslationRun(PredictingRun, SelfReadingRun):
 
     def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """The translation of each source, one a line; whatever breaks lines has become a space."""
-        found = self.hypotheses([one.text for one in self._sources(named(data), self.spec.data)])
+        found = self.hypotheses([source.text for source in self._sources(named(data), self.spec.data)])
         return (" ".join(best[0].text.splitlines()) for best in found)
 
     def _sources(self, paths: Sequence[str], spec: PairDataSpec) -> list[Text]:
         if spec.format == "scan":
             return [
-                one._replace(text=_scan_source(one.text))
-                for one in read_texts(paths, format="lines", encoding=spec.encoding)
+                text._replace(text=_scan_source(text.text))
+                for text in read_texts(paths, format="lines", encoding=spec.encoding)
             ]
         form = "auto" if spec.format == "gettext" else spec.format
         return read_texts(

@@ -139,7 +139,6 @@ class TreeRun(PredictingRun):
     """
 
     _evaluation = TreeEvaluation
-    _packages = ("sklearn.metrics",)
 
     spec: TreeSpec
     model: NodeClassifier
