@@ -14,6 +14,7 @@ from torch import Tensor
 
 from statewise.kernels import chunk_kernels
 from statewise.kernels.associative_memory import Form, Inputs
+from statewise.kernels.gpu import gpu_of
 from statewise.kernels.gradients import through
 from statewise.kernels.time_axis import dense, unwritten, wide
 from statewise.kernels.with_triton import FUSED
@@ -31,12 +32,19 @@ _WALKS = ("states", "states_back")
 _ALL_AT_ONCE = ("prepare", "outputs", "from_outputs", "gradients", "through_written")
 _NARROW = dict.fromkeys(_WALKS, Launch(32, 4, 3)) | dict.fromkeys(_ALL_AT_ONCE, Launch(64, 4, 1))  # in bfloat16
 _WIDE = dict.fromkeys((*_WALKS, *_ALL_AT_ONCE), Launch(32, 8, 1))  # in float32
+_PIPELINE = 180 * 1024  # bytes of shared memory that three stages of the widest walk take
 _CHUNK = {torch.bfloat16: 64, torch.float32: 32}
 
 
 def _filled(width: int) -> int:
     """Up to a power of two that products take."""
     return max(16, 1 << (width - 1).bit_length())
+
+
+def launch_of(name: str, kind: torch.dtype, shared_bytes: int) -> Launch:
+    """How a kernel is launched where a block has so much shared memory."""
+    launch = (_NARROW if kind == torch.bfloat16 else _WIDE)[name]
+    return launch if shared_bytes >= _PIPELINE else launch._replace(stages=1)
 
 
 class Prepared(NamedTuple):
@@ -95,7 +103,8 @@ class Call(NamedTuple):
         batch, time, heads, key = self.q.shape
         value = self.v.shape[-1]
         key_up = _filled(key)
-        columns, warps, stages = (_NARROW if self.way.kind == torch.bfloat16 else _WIDE)[name]
+        shared = gpu_of(self.q.device.index or 0).shared_bytes if self.q.is_cuda else 0
+        columns, warps, stages = launch_of(name, self.way.kind, shared)
         columns = min(columns, _filled(value))
         parts = -(-value // columns) if name in _WALKS else self.chunks
         strides = [stride for part in strided for stride in part.stride()[:3]]

@@ -118,14 +118,14 @@ def _through_written(
         for start in tl.static_range(0, V, VP):
             z = start + tl.arange(0, VP)
             here_v = held[:, None] & (z < V)[None, :]
-            read = tl.zeros([C, VP], tl.float32)
+            recalled = tl.zeros([C, VP], tl.float32)
             for at in tl.static_range(0, KP, keys):
                 x = at + tl.arange(0, keys)
                 k = tile(k_ptr, k_time, c, x, held[:, None] & (x < K)[None, :])
                 s = tile(begin_ptr, V, x, z, (x < K)[:, None] & (z < V)[None, :])
-                read = product(k, s, kind, PRECISION, read)
+                recalled = product(k, s, kind, PRECISION, recalled)
             dr = product(tl.trans(m), tile(du_ptr, V, c, z, here_v), kind, PRECISION)
-            dbeta += tl.sum(dr * (tile(v_ptr, v_time, c, z, here_v).to(tl.float32) - early * read), 1)
+            dbeta += tl.sum(dr * (tile(v_ptr, v_time, c, z, here_v).to(tl.float32) - early * recalled), 1)
             dv = (beta[:, None] * dr).to(kind)
             put(dv_ptr + first * V, H * V, c, z, dv, here_v)
             dn = product(dr, tl.trans(tile(u_ptr, u_time, c, z, here_v)), kind, PRECISION, dn)
