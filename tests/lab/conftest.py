@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from inspected_page import opened_browser
+from machines_bundle import machines_bundle
 
 from statewise.lab import page
 from statewise.lab.extra import extra
@@ -20,5 +21,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def lab_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("lab") / "lab.html"
-    path.write_text(page({"version": 1, "models": [], "extra": extra()}, "The lab"), encoding="utf-8")
+    machines = machines_bundle()
+    whole = {**machines, "extra": {**extra(), **machines["extra"]}}
+    path.write_text(page(whole, "The lab"), encoding="utf-8")
     return path

@@ -4,56 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from inspected_page import Watched
+from machines_bundle import machines_bundle
 
-from statewise.data import Tokenizer
 from statewise.lab import page
-from statewise.lab.bundle import machine_record
-from statewise.lab.tokenizer import tokenizer_record
-from statewise.models import Markov, build
-from statewise.specs import ElmanSpec, LSTMSpec, MarkovSpec, ModelSpec, TransformerSpec
-
-TEXT = "`it is a cat,' she said, and `so is he.'"
-HOSTILE = "<img src=x onerror=alert(1)>"
-SPECS: dict[str, ModelSpec] = {
-    "markov": MarkovSpec(order=2),
-    "elman": ElmanSpec(width=8),
-    "lstm": LSTMSpec(width=8),
-    f"transformer {HOSTILE}": TransformerSpec(width=8, depth=1, heads=2),
-}
-
-
-def record(name: str, spec: ModelSpec, tokenizer: Tokenizer) -> dict[str, Any]:
-    machine = build(spec, vocab=tokenizer.vocab, seed=1).eval()
-    if isinstance(machine, Markov):
-        machine.count(np.concatenate([[tokenizer.end_id], tokenizer.encode(TEXT * 3)]), end_id=tokenizer.end_id)
-    about = {"name": name, "kind": spec.kind, "family": "recurrent", "year": 1990, "parameters": 1, "labels": None}
-    return {
-        **about,
-        "task": "language_model",
-        "tokenizer": tokenizer_record(tokenizer),
-        "first": tokenizer.end_id,
-        "example": TEXT,
-        **machine_record(machine, machine.init_state(1)),
-    }
 
 
 @pytest.fixture(scope="module")
 def machines_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tokenizer = Tokenizer.train("char", [TEXT, HOSTILE, "xyz"])
-    models = [record(name, spec, tokenizer) for name, spec in SPECS.items()]
-    words = Tokenizer.train("word", ["I grew up in Italy . I speak fluent"])
-    asked = record("reader", ElmanSpec(width=6), words)
-    asked |= {"task": "classification", "labels": [f"class {i}" for i in range(words.vocab)]}
-    passages = [
-        {"distance": distance, "text": "I grew up in Italy . " * distance + "I speak fluent", "label": "class 2"}
-        for distance in (1, 2)
-    ]
-    extra = {"ask": {"passages": passages, "accuracy": {"reader": {1: 0.5, 2: 0.25}}}}
     path = tmp_path_factory.mktemp("machines") / "lab.html"
-    path.write_text(page({"version": 1, "models": [*models, asked], "extra": extra}, "Machines"), encoding="utf-8")
+    path.write_text(page(machines_bundle(), "Machines"), encoding="utf-8")
     return path
 
 
@@ -139,14 +100,15 @@ def test_the_state_of_another_text_is_pasted_and_a_row_erased(opened: Any) -> No
 def test_the_past_lights_up_by_keyboard(opened: Any) -> None:
     letters = opened.locator(".letters").nth(2).locator("button")
     letters.nth(10).focus()
-    opened.wait_for_function(
-        "[...document.querySelectorAll('.letters')[2].children].filter((one) => one.style.background).length > 2"
-    )
+    pressed = opened.locator("[aria-pressed=true]")
+    letters.nth(10).and_(pressed).wait_for()
     lit = "[...document.querySelectorAll('.letters')[2].children].map((one) => one.style.background)"
     before = opened.evaluate(lit)
+    assert any(before[:10])
     assert not any(before[10:]), "what comes later has no influence"
     opened.keyboard.press("ArrowRight")
-    opened.wait_for_function(f"JSON.stringify({lit}) !== {before!r}".replace("'", '"'))
+    letters.nth(11).and_(pressed).wait_for()
+    assert opened.evaluate(lit) != before
     assert "symbols" in opened.locator(".finding:visible").nth(2).inner_text()
 
 

@@ -22,4 +22,6 @@ import { truncationView } from "./views/truncation.js";
  */
 
 /** @type {View[]} */
-export const VIEWS = [stepView, touchView, hoverView, attentionView, truncationView, askView, eigenvaluesView, clampView, trainView, billView];
+export const VIEWS = [
+  stepView, touchView, hoverView, attentionView, truncationView, askView, eigenvaluesView, clampView, trainView, billView,
+];

@@ -27,7 +27,7 @@ export const clampView = {
   },
   how: {
     equation: "f_t = σ(W x_t + U h_{t−1} + b)   is replaced by   f_t = v   at every step",
-    code: 'with sw.lens("*forget_gate", edit=lambda name, f: torch.ones_like(f)):\n    logits, state = model(tokens)',
+    code: "import torch\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\ntokens_T = run.specimens(text=\"To be, or not to be\").tokens_T\nwith sw.lens(\"*forget_gate\", edit=lambda name, f: torch.ones_like(f)):\n    logits_BTV, state = run.model(tokens_T[None])",
     command: "statewise inspect shakespeare-lstm intervene",
   },
   /** @param {HTMLElement} root @param {any} lab */

@@ -36,7 +36,7 @@ function row(machine, lab, pick) {
     known.clear();
     buttons = reading.texts.slice(1).map((piece, index) => {
       const t = index + 1;
-      const one = make("button", { type: "button", tabindex: index ? -1 : 0, click: () => pick(t), pointerenter: () => pick(t), focus: () => pick(t) }, visible(piece).replace("␣", " "));
+      const one = make("button", { type: "button", tabindex: index ? -1 : 0, click: () => pick(t), pointerenter: () => pick(t), focus: () => pick(t), ...named({ en: `symbol ${t}: ${visible(piece)}`, zh: `第 ${t} 个符号：${visible(piece)}` }) }, visible(piece).replace("␣", " "));
       one.addEventListener("keydown", (event) => {
         const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
         if (by === undefined) return;
@@ -86,7 +86,7 @@ export const hoverView = {
   },
   how: {
     equation: "g_s = ‖ ∂ (−log p(x_t | x_1 … x_{t−1})) / ∂ e(x_s) ‖,   s < t\n(Markov: |log p_k − log p_{k−1}| for the k-th newest symbol)",
-    code: "e = model.embedding(tokens)          # keep its gradient\nloss = cross_entropy(logits[t - 1], tokens[t])\nloss.backward()\ne.grad.norm(dim=-1)",
+    code: "from torch.nn import functional as F\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\ntokens_T = run.specimens(text=\"To be, or not to be\").tokens_T\ninputs = []  # vectors of the symbols, whose gradients are kept\nrun.model.embedding.register_forward_hook(lambda module, given, x: inputs.append(x) or x.retain_grad())\nlogits_BTV, _ = run.model(tokens_T[None, :-1])\nF.cross_entropy(logits_BTV[0, -1], tokens_T[-1]).backward()\nprint(inputs[0].grad.norm(dim=-1))",
     command: "statewise inspect shakespeare-lstm gradient",
   },
   /** @param {HTMLElement} root @param {any} lab */

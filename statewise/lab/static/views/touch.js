@@ -28,7 +28,7 @@ export const touchView = {
   },
   how: {
     equation: "s' = s with s'[i] = v\ny, s'' = model(x, s')        (the future depends on the past through s alone)",
-    code: 'import statewise as sw\n\nrun = sw.load("shakespeare-lstm")\nat = run.begin("To be, or not")\nlayer = at.state.layers[0]\nchanged = layer._replace(c_BD=layer.c_BD.clone().index_fill_(1, torch.tensor([7]), 0.0))',
+    code: "import torch\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\nat = run.begin(\"To be, or not\")\nlayer = at.state.layers[0]\nerased = layer._replace(c_BD=layer.c_BD.index_fill(1, torch.tensor([7]), 0.0))\nlogits_BV, _ = run.model.step(at.token_B, at.state._replace(layers=(erased,)))",
     command: "statewise lab --open",
   },
   /** @param {HTMLElement} root @param {any} lab */
