@@ -26,15 +26,15 @@ from statewise.kernels.chunk_autograd import Call, Launch
 OPS = ["gated delta", "linear attention"]
 SMALL = (2, 200, 2)
 WALKS = [(16, 4, 2), (32, 4, 2), (64, 4, 2), (32, 2, 2), (32, 4, 3), (16, 4, 3)]
-ALONE = [(64, 4, 1), (64, 8, 1), (64, 4, 1, 168)]
-WIDE = [(64, 8, 1), (128, 8, 1), (64, 4, 1)]  # of values of 128
+ALONE = [(64, 4, 1), (64, 8, 1)]
+WIDE = [*ALONE, (128, 8, 1)]  # of values of 128
 OF_DELTA = ("prepare", "from_outputs", "through_written")
 Candidate = tuple[str, int, str, Launch]
 Forked: Any = multiprocessing.get_context("fork")
 
 
 def candidates(op: str, width: int) -> Iterator[Candidate]:
-    for name in chunk_autograd._NARROW[width]:
+    for name in chunk_autograd._NARROW:
         if name not in OF_DELTA or op == "gated delta":
             walks = name.startswith("states")
             for each in WALKS if walks else ALONE if width == 64 else WIDE:
@@ -51,7 +51,7 @@ def compile_share(work: list[Candidate]) -> None:
                 real(call, kernel, each, *given, **more)
 
         Call.launch = only  # type: ignore[method-assign]
-        chunk_autograd._NARROW[width][name] = launch
+        chunk_autograd._NARROW[name] = launch
         try:
             both_ways(ours(op), case(op, *SMALL, width))()
             torch.cuda.synchronize()
@@ -64,7 +64,7 @@ def measure(work: list[Candidate], shape: tuple[int, ...], answers: Connection) 
     big: dict[Any, list[torch.Tensor]] = {}
     exact: dict[Any, list[torch.Tensor]] = {}
     for op, width, name, launch in work:
-        plan = chunk_autograd._NARROW[width]
+        plan = chunk_autograd._NARROW
         before, plan[name] = plan[name], launch
         small = case(op, *SMALL, width)
         if (op, width) not in big:

@@ -13,11 +13,11 @@ from sphinx.application import Sphinx
 WORDS = {
     "en": {
         "claim": "Claim", "erratum": "Erratum", "exercise": "Exercise", "check": "Check your answer:",
-        "true": "holds", "partly": "holds in part", "false": "does not hold",
+        "live": "Open the live machine", "true": "holds", "partly": "holds in part", "false": "does not hold",
     },
     "zh": {
         "claim": "论断", "erratum": "勘误", "exercise": "练习", "check": "检查答案：",
-        "true": "成立", "partly": "部分成立", "false": "不成立",
+        "live": "打开可操作的模型", "true": "成立", "partly": "部分成立", "false": "不成立",
     },
 }  # fmt: skip
 
@@ -118,6 +118,21 @@ class Slider(BookDirective):
         return [raw(opening), self.parsed(figure), raw("</figure>")]
 
 
+class Live(BookDirective):
+    """A view of the lab, opened by a button; without a script, a link to it. The content says what to do."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        view, words = self.arguments[0], self.word("live")
+        link = f'<p><a class="open" href="lab.html#{view}" data-view="{view}">{words}</a></p>'
+        return [
+            raw('<figure class="drawn lab">'),
+            self.parsed(nodes.container(classes=["slider"])),
+            raw(f"{link}</figure>"),
+        ]
+
+
 class Fold(BookDirective):
     required_arguments = 1
 
@@ -172,6 +187,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("exercise", Exercise)
     app.add_directive("picture", Picture)
     app.add_directive("slider", Slider)
+    app.add_directive("live", Live)
     app.add_directive("fold", Fold)
     app.add_html_math_renderer("katex", inline_renderers=(visit_math, None), block_renderers=(visit_math_block, None))
     app.connect("html-page-context", page_context)

@@ -1,5 +1,6 @@
 """Write the sources of one language's site: chapters with their results, the reference pages, the notebooks."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -15,6 +16,7 @@ from notebook import notebook
 from run import Result, results
 
 BUILD = BOOK / "_build"
+LIVE = ("shakespeare-elman", "shakespeare-markov")  # runs that come with the package
 CHECKED = {"en": "✓ checked", "zh": "✓ 已验证"}
 FOLDED = {"en": "Code of the drawing", "zh": "画这幅图的代码"}
 PICTURE = re.compile(r"^!\[(.+)\]\(([\w-]+\.svg)\)$", re.MULTILINE)
@@ -47,6 +49,7 @@ def stage(language: str) -> Path:
             target.write_text(json.dumps(notebook(page, done), ensure_ascii=False, indent=1), encoding="utf-8")
     (folder / "glossary.md").write_text(glossary(language), encoding="utf-8")
     stage_reference(folder / "docs")
+    shutil.copy(lab_page(), folder / "extra" / "lab.html")
     (BUILD / "static").mkdir(exist_ok=True)
     (BUILD / "static" / "chart.css").write_text(chart_css(), encoding="utf-8")
     return folder
@@ -104,6 +107,22 @@ def chart_css() -> str:
         f'@media (prefers-color-scheme: dark) {{ body[data-theme="auto"] {{ {dark}; }} }}',
     ]
     return "\n".join([*themes, *rules]) + "\n"
+
+
+def lab_page() -> Path:
+    """The lab with the models that live figures show; made again when the package has changed."""
+    made, key = BUILD / "lab.html", hashlib.sha256()
+    for path in sorted((ROOT / "statewise").rglob("*")):
+        if path.suffix in (".py", ".js", ".css"):
+            key.update(path.read_bytes())
+    mark = f"<!-- {key.hexdigest()} -->\n"
+    if not made.exists() or not made.read_text(encoding="utf-8").endswith(mark):
+        from statewise import load
+        from statewise.lab import bundle, page
+
+        shown = page(bundle([load(name) for name in LIVE]), "statewise")
+        made.write_text(shown + mark, encoding="utf-8")
+    return made
 
 
 # ------------------------------------------------------------------ the glossary

@@ -1,7 +1,7 @@
 """Put the lab's lineage into the package: trained runs as one prepared bundle, so that its page needs no export.
 
 statewise compare statewise/lab/lineage.toml --data alice.txt --out studies/lab
-statewise compare passages --seeds 1 --set budget.amount=16000 --out studies/passages
+statewise compare passages --seeds 1 --set budget.amount=16000 --set budget.tolerance=0.1 --out studies/passages
 python tools/ship_lineage.py studies/lab studies/passages
 """
 

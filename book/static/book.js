@@ -18,3 +18,18 @@ for (const figure of document.querySelectorAll("figure.live")) {
   figure.classList.add("ready");
   show();
 }
+
+// Views of the lab, inside the page, in its language and theme. Without this script they are links.
+for (const link of document.querySelectorAll("figure.lab a.open")) {
+  const button = Object.assign(document.createElement("button"), { type: "button", textContent: link.textContent });
+  button.addEventListener("click", () => {
+    const set = document.body.dataset.theme;
+    const dark = set === "dark" || (set !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+    const frame = document.createElement("iframe");
+    frame.title = link.textContent;
+    frame.src = `lab.html?language=${document.documentElement.lang}&theme=${dark ? "dark" : "light"}#${link.dataset.view}`;
+    button.replaceWith(frame);
+    frame.focus();
+  });
+  link.replaceWith(button);
+}

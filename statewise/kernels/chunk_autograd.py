@@ -1,7 +1,7 @@
 """Launches and gradients of the kernels in `chunk_kernels.py`, for linear attention and the gated delta rule alike.
 
-Which kernel gets how many columns of v, warps and stages stands in a table, by the type of products and the width of
-keys; it was measured on an H200 (`benchmarks/linear_recurrence.py`). Nothing is tuned when a program runs.
+How kernels are launched stands in a table, by the type of products, measured on an H200
+(`benchmarks/linear_recurrence_tune.py`). Nothing is tuned when a program runs.
 
 B batch, T time, H heads, K key width, V value width, N chunks, C time steps of a chunk.
 """
@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
 from statewise.kernels import chunk_kernels
 from statewise.kernels.associative_memory import Form, Inputs
+from statewise.kernels.gpu import gpu_of
 from statewise.kernels.gradients import through
 from statewise.kernels.time_axis import dense, unwritten, wide
 from statewise.kernels.with_triton import FUSED
@@ -26,34 +26,25 @@ class Launch(NamedTuple):
     columns: int  # of v, that a program has at a time
     warps: int
     stages: int  # of its pipeline
-    registers: int | None = None  # of a thread, at most, so that more programs fit on a multiprocessor
 
 
-Plan = dict[str, Launch]
-
-# Products in bfloat16, by the width of keys, filled up to a power of two.
-_NARROW: dict[int, Plan] = {
-    64: {
-        "prepare": Launch(64, 4, 1),
-        "states": Launch(32, 4, 2),
-        "outputs": Launch(64, 4, 1),
-        "from_outputs": Launch(64, 4, 1),
-        "states_back": Launch(32, 4, 2),
-        "gradients": Launch(64, 4, 1),
-        "through_written": Launch(64, 4, 1),
-    },
-    128: {
-        "prepare": Launch(64, 4, 1),
-        "states": Launch(32, 4, 2),
-        "outputs": Launch(64, 4, 1),
-        "from_outputs": Launch(64, 4, 1),
-        "states_back": Launch(32, 4, 2),
-        "gradients": Launch(64, 8, 1),
-        "through_written": Launch(64, 8, 1),
-    },
-}
-_WIDE: Plan = dict.fromkeys(_NARROW[64], Launch(32, 8, 1))  # products of float32
+_WALKS = ("states", "states_back")
+_ALL_AT_ONCE = ("prepare", "outputs", "from_outputs", "gradients", "through_written")
+_NARROW = dict.fromkeys(_WALKS, Launch(32, 4, 3)) | dict.fromkeys(_ALL_AT_ONCE, Launch(64, 4, 1))  # in bfloat16
+_WIDE = dict.fromkeys((*_WALKS, *_ALL_AT_ONCE), Launch(32, 8, 1))  # in float32
+_PIPELINE = 180 * 1024  # bytes of shared memory that three stages of the widest walk take
 _CHUNK = {torch.bfloat16: 64, torch.float32: 32}
+
+
+def _filled(width: int) -> int:
+    """Up to a power of two that products take."""
+    return max(16, 1 << (width - 1).bit_length())
+
+
+def launch_of(name: str, kind: torch.dtype, shared_bytes: int) -> Launch:
+    """How a kernel is launched where a block has so much shared memory."""
+    launch = (_NARROW if kind == torch.bfloat16 else _WIDE)[name]
+    return launch if shared_bytes >= _PIPELINE else launch._replace(stages=1)
 
 
 class Prepared(NamedTuple):
@@ -111,18 +102,17 @@ class Call(NamedTuple):
         """`strided`: the tensors [B, T, H, ...] whose strides the kernel takes, in its order."""
         batch, time, heads, key = self.q.shape
         value = self.v.shape[-1]
-        key_up = max(16, triton.next_power_of_2(key))
-        plan = _NARROW[max(64, key_up)] if self.way.kind == torch.bfloat16 else _WIDE
-        columns, warps, stages, registers = plan[name]
-        columns = min(columns, max(16, triton.next_power_of_2(value)))
-        parts = -(-value // columns) if name.startswith("states") else self.chunks
+        key_up = _filled(key)
+        shared = gpu_of(self.q.device.index or 0).shared_bytes if self.q.is_cuda else 0
+        columns, warps, stages = launch_of(name, self.way.kind, shared)
+        columns = min(columns, _filled(value))
+        parts = -(-value // columns) if name in _WALKS else self.chunks
         strides = [stride for part in strided for stride in part.stride()[:3]]
         exact = self.way.exact and not torch.backends.cuda.matmul.allow_tf32
         kernel[(batch * heads * parts,)](
             *(self.q if part is None else part for part in pointers), *strides, time, heads, self.chunks,
             C=self.way.chunk, K=key, V=value, KP=key_up, VP=columns, RAGGED=self.length_B is not None,
-            PRECISION="tf32x3" if exact else "tf32", num_warps=warps, num_stages=stages,
-            **({} if registers is None else {"maxnreg": registers}), **more, **FUSED,
+            PRECISION="tf32x3" if exact else "tf32", num_warps=warps, num_stages=stages, **more, **FUSED,
         )  # fmt: skip
 
 

@@ -211,44 +211,79 @@ def gradients(
     C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr, VP: tl.constexpr,
     DELTA: tl.constexpr, RAGGED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """With DELTA, dk and dg still lack the part that goes through U."""
+    """With DELTA, dk and dg still lack the part that goes through U. Keys in parts of 64: registers hold no more."""
     kind: tl.constexpr = begin_ptr.dtype.element_ty
     head, b, h, n, left = own_chunk(length_ptr, T, H, N, C, RAGGED)
     if left > 0:
-        c, x = tl.arange(0, C), tl.arange(0, KP)
-        here_k = (c < left)[:, None] & (x < K)[None, :]
+        c, held = tl.arange(0, C), tl.arange(0, C) < left
         first = (b * T + n * C) * H + h
-        q = tile(q_ptr + b * q_row + h * q_head + n * C * q_time, q_time, c, x, here_k)
-        k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)
-        total, end = decay(g_ptr, first, c, H, c < left)
+        q_ptr += b * q_row + h * q_head + n * C * q_time
+        k_ptr += b * k_row + h * k_head + n * C * k_time
+        u_ptr += b * u_row + h * u_head + n * C * u_time
+        dy_ptr += b * dy_row + h * dy_head + n * C * dy_time
+        begin_ptr += (head * N + n) * K * V
+        dlater_ptr += (head * N + n) * K * V
+        total, end = decay(g_ptr, first, c, H, held)
         d = between(total, c)
         early, late = tl.exp(total)[:, None], tl.exp(end - total)[:, None]
+        keys: tl.constexpr = min(KP, 64)
         dp = tl.zeros([C, C], tl.float32)
-        dq = tl.zeros([C, KP], tl.float32)
-        dk = tl.zeros([C, KP], tl.float32)
-        overlap = 0.0
-        if not DELTA:
-            p = (d * product(q, tl.trans(k), kind, PRECISION)).to(kind)
-        for start in range(0, V, VP):
+        for start in tl.static_range(0, V, VP):
             z = start + tl.arange(0, VP)
-            here_v, whole = (c < left)[:, None] & (z < V)[None, :], (x < K)[:, None] & (z < V)[None, :]
-            s = tile(begin_ptr + (head * N + n) * K * V, V, x, z, whole)
-            ds = tile(dlater_ptr + (head * N + n) * K * V, V, x, z, whole)
-            u = tile(u_ptr + b * u_row + h * u_head + n * C * u_time, u_time, c, z, here_v)
-            dy = tile(dy_ptr + b * dy_row + h * dy_head + n * C * dy_time, dy_time, c, z, here_v)
-            if not DELTA:
-                dv = product(tl.trans(p), dy, kind, PRECISION, late * product(k, ds, kind, PRECISION))
-                put(dv_ptr + first * V, H * V, c, z, dv, here_v)
+            here_v = held[:, None] & (z < V)[None, :]
+            u = tile(u_ptr, u_time, c, z, here_v)
+            dy = tile(dy_ptr, dy_time, c, z, here_v)
             dp = product(dy, tl.trans(u), kind, PRECISION, dp)
-            dq = product(dy, tl.trans(s), kind, PRECISION, dq)
-            dk = product(u, tl.trans(ds), kind, PRECISION, dk)
-            overlap += tl.sum(s.to(tl.float32) * ds.to(tl.float32))
         dp = (d * dp).to(kind)
-        dq = product(dp, k, kind, PRECISION, early * dq)
-        put(dq_ptr + first * K, H * K, c, x, dq, here_k)
-        dk = late * dk
-        overlap = tl.exp(end) * overlap + tl.sum(k.to(tl.float32) * dk)
-        dk = product(tl.trans(dp), q, kind, PRECISION, dk)
-        put(dk_ptr + first * K, H * K, c, x, dk, here_k)
-        d_total = tl.sum(q.to(tl.float32) * dq - k.to(tl.float32) * dk, 1)
-        tl.store(dg_ptr + first + c * H, from_totals(d_total) + overlap, mask=c < left)
+        if not DELTA:
+            p = tl.zeros([C, C], tl.float32)
+            for at in tl.static_range(0, KP, keys):
+                x = at + tl.arange(0, keys)
+                here_k = held[:, None] & (x < K)[None, :]
+                q = tile(q_ptr, q_time, c, x, here_k)
+                k = tile(k_ptr, k_time, c, x, here_k)
+                p = product(q, tl.trans(k), kind, PRECISION, p)
+            p = (d * p).to(kind)
+            for start in tl.static_range(0, V, VP):
+                z = start + tl.arange(0, VP)
+                here_v = held[:, None] & (z < V)[None, :]
+                dv = tl.zeros([C, VP], tl.float32)
+                for at in range(0, KP, keys):
+                    x = at + tl.arange(0, keys)
+                    if keys < KP:
+                        k = tile(k_ptr, k_time, c, x, held[:, None] & (x < K)[None, :])
+                    ds = tile(dlater_ptr, V, x, z, (x < K)[:, None] & (z < V)[None, :])
+                    dv = product(k, ds, kind, PRECISION, dv)
+                if V > VP:
+                    dy = tile(dy_ptr, dy_time, c, z, here_v)
+                dv = product(tl.trans(p), dy, kind, PRECISION, late * dv)
+                put(dv_ptr + first * V, H * V, c, z, dv, here_v)
+        d_total = tl.zeros([C], tl.float32)
+        overlap = 0.0
+        for at in range(0, KP, keys):
+            x = at + tl.arange(0, keys)
+            here_k = held[:, None] & (x < K)[None, :]
+            dq = tl.zeros([C, keys], tl.float32)
+            dk = tl.zeros([C, keys], tl.float32)
+            for start in tl.static_range(0, V, VP):
+                z = start + tl.arange(0, VP)
+                whole = (x < K)[:, None] & (z < V)[None, :]
+                s = tile(begin_ptr, V, x, z, whole)
+                ds = tile(dlater_ptr, V, x, z, whole)
+                if V > VP:
+                    here_v = held[:, None] & (z < V)[None, :]
+                    u = tile(u_ptr, u_time, c, z, here_v)
+                    dy = tile(dy_ptr, dy_time, c, z, here_v)
+                dq = product(dy, tl.trans(s), kind, PRECISION, dq)
+                dk = product(u, tl.trans(ds), kind, PRECISION, dk)
+                overlap += tl.exp(end) * tl.sum(s.to(tl.float32) * ds.to(tl.float32))
+            q = tile(q_ptr, q_time, c, x, here_k)
+            k = tile(k_ptr, k_time, c, x, here_k)
+            dq = product(dp, k, kind, PRECISION, early * dq)
+            put(dq_ptr + first * K, H * K, c, x, dq, here_k)
+            dk = late * dk
+            overlap += tl.sum(k.to(tl.float32) * dk)
+            dk = product(tl.trans(dp), q, kind, PRECISION, dk)
+            put(dk_ptr + first * K, H * K, c, x, dk, here_k)
+            d_total += tl.sum(q.to(tl.float32) * dq - k.to(tl.float32) * dk, 1)
+        tl.store(dg_ptr + first + c * H, from_totals(d_total) + overlap, mask=held)

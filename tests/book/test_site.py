@@ -130,3 +130,19 @@ def test_a_slider_is_moved_by_keys(language: str, sites: dict[str, Path], browse
         slides = seen.page.locator("figure.live").first.locator(".slide")
         assert slides.count() > 1
         assert all(slide.is_visible() for slide in slides.all())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_machine_is_live_inside_the_page(language: str, sites: dict[str, Path], browser: Any) -> None:
+    with Watched(browser, sites[language] / "04-state.html", scheme="dark") as seen:
+        seen.page.locator("figure.lab button").press("Enter")
+        view = seen.page.frame_locator("figure.lab iframe")
+        view.locator(".bar").first.wait_for()
+        heading = view.locator("h2").inner_text()
+        assert ("触摸状态" if language == "zh" else "Touch the state") in heading
+        assert view.locator("html").get_attribute("data-theme") == "dark"
+        assert view.locator("header").count() == 0
+        assert seen.wrong == []
+    with Watched(browser, sites[language] / "04-state.html", script=False) as seen:
+        link = seen.page.locator("figure.lab a.open").get_attribute("href")
+        assert (sites[language] / link.partition("#")[0]).is_file()

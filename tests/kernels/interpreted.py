@@ -185,9 +185,7 @@ def small_chunks(columns: int = 16) -> None:
     """Chunks of 32 time steps, and of a state several programs' columns."""
     module = importlib.import_module("statewise.kernels.chunk_autograd")
     module._CHUNK = {torch.float32: 32, torch.bfloat16: 32}
-    launch = module.Launch(columns, 4, 1)
-    module._WIDE = dict.fromkeys(module._WIDE, launch)
-    module._NARROW = {width: dict.fromkeys(plan, launch) for width, plan in module._NARROW.items()}
+    module._WIDE = module._NARROW = dict.fromkeys(module._WIDE, module.Launch(columns, 4, 1))
 
 
 def in_half_precision(run: Callable[..., object], expected: Callable[..., object], *, delta: bool) -> Case:
@@ -218,6 +216,9 @@ def linear_attention() -> Iterator[Case]:
     inputs, states = linear_case(20, delta=False, decay=0.3)
     yield "slices", difference(in_slices(run), in_slices(expected), in_float32(inputs), in_float32(states), ragged(20))
     yield in_half_precision(run, expected, delta=False)
+    test_linear_attention_forms.KEY = 70
+    inputs, states = linear_case(35, delta=False, decay=0.3)
+    yield "keys in two parts", difference(run, expected, in_float32(inputs), in_float32(states), ragged(35))
 
 
 def gated_delta() -> Iterator[Case]:
@@ -240,6 +241,9 @@ def gated_delta() -> Iterator[Case]:
     inputs, states = linear_case(20, delta=True, decay=0.3)
     yield "slices", difference(in_slices(run), in_slices(expected), in_float32(inputs), in_float32(states), ragged(20))
     yield in_half_precision(run, expected, delta=True)
+    test_linear_attention_forms.KEY = 70
+    inputs, states = linear_case(35, delta=True, decay=0.3)
+    yield "keys in two parts", difference(run, expected, in_float32(inputs), in_float32(states), ragged(35))
 
 
 def cross_entropy() -> Iterator[Case]:

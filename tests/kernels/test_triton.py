@@ -29,6 +29,7 @@ from statewise.kernels import short_convolution as convolution_op
 from statewise.kernels import ttt as ttt_op
 from statewise.kernels.attention import attend_, with_room
 from statewise.kernels.choice import force
+from statewise.kernels.gpu import KNOWN
 from statewise.kernels.layer_norm import naive as naive_norm
 from statewise.kernels.rotary import naive as naive_rotary
 from statewise.kernels.with_triton import load, obstacle, with_triton
@@ -143,6 +144,15 @@ def test_products_are_exact_in_float32_alone(monkeypatch: pytest.MonkeyPatch) ->
         chunks.remember((x, x, x, x[..., 0]), s, None, exact=True, again=linear_op.chunked.linear_attention)
     found = [(way.kind, way.exact) for way in ways]
     assert found == [(torch.float32, True), (torch.float32, False), (torch.bfloat16, False)]
+
+
+@needs_triton
+def test_a_walk_is_pipelined_where_shared_memory_holds_it() -> None:
+    chunks = import_module("statewise.kernels.chunk_autograd")
+    for name, stages in (("8.0", 1), ("8.6", 1), ("9.0", 3), ("10.0", 3), ("12.0", 1)):
+        assert chunks.launch_of("states", torch.bfloat16, KNOWN[name].shared_bytes).stages == stages
+        assert chunks.launch_of("outputs", torch.bfloat16, KNOWN[name].shared_bytes).stages == 1
+    assert chunks.launch_of("states", torch.float32, KNOWN["9.0"].shared_bytes).stages == 1
 
 
 def on_device(values: list[Tensor], dtype: torch.dtype) -> list[Tensor]:

@@ -249,9 +249,9 @@ def _sentences(name: str, pairs: list[Pair]) -> list[str]:
     ]
     judged = [pair.agreement for pair in pairs if pair.agreement is not None]
     if judged:
-        tokens = sum(one.tokens for one in judged)
-        right, near = sum(one.right for one in judged), sum(one.near for one in judged)
-        weight = sum(one.weight * one.tokens for one in judged)
+        tokens = sum(judgement.tokens for judgement in judged)
+        right, near = sum(judgement.right for judgement in judged), sum(judgement.near for judgement in judged)
+        weight = sum(judgement.weight * judgement.tokens for judgement in judged)
         said.append(
             f"{len(judged)} of the targets are a copy or a reversal, so the right alignment is known: "
             f"{share(right / tokens)} of their tokens attend most to the right place, {share(near / tokens)} to it or "

@@ -84,7 +84,7 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings
     place = specimens.words.place
     rows = [specimens.at(at) for at in choose_rows(specimens, settings.rows)]
     seen = [see_row(one) for one in progress.over(rows, "reading rows")]
-    pooled = [(row, one.pooled_S) for row, one in zip(rows, seen) if one.pooled_S is not None]
+    pooled = [(row, seen_row.pooled_S) for row, seen_row in zip(rows, seen) if seen_row.pooled_S is not None]
     if not seen[0].weights:
         nothing = _none(subject, f"its {place}s do not attend to each other")
         return _with_pooled(nothing._replace(sentences=()), specimens, pooled) if pooled else nothing
@@ -174,7 +174,9 @@ def _found(
     heads = [
         head
         for layer, name in enumerate(layers)
-        for head in describe(layer, [one.weights[name] for one in seen if name in one.weights], causal=causal)
+        for head in describe(
+            layer, [seen_row.weights[name] for seen_row in seen if name in seen_row.weights], causal=causal
+        )
     ]
     names = [f"{at} {alone(piece)}" for at, piece in enumerate(pieces)]
     queries = valid_queries(settings.queries, len(pieces))
@@ -192,7 +194,7 @@ def _found(
     ]
     if len(heads) > 1:
         figures.append(_entropies(heads))
-    apart = max(one.apart for one in seen)
+    apart = max(seen_row.apart for seen_row in seen)
     return Finding(
         "attention",
         "Attention",

@@ -87,7 +87,7 @@ def _along(trace: Trace, subject: Subject, settings: GatesSettings) -> Finding:
     if seen.correlation.constant:
         missing.append(f"features that never change here: {', '.join(seen.correlation.constant)}")
     followers = seen.correlation.followers()
-    places = {one.name: one for one in trace.observed}
+    places = {place.name: place for place in trace.observed}
     figures: list[Drawing] = [overview(seen.correlation, trace.observed)]
     pieces = trace.pieces[: settings.shown]
     if trace.text:
@@ -109,7 +109,7 @@ def _along(trace: Trace, subject: Subject, settings: GatesSettings) -> Finding:
             "followers": [
                 {**follower._asdict(), "place": places[follower.name].place(follower.unit)} for follower in followers
             ],
-            "saturation": {name: _record(one) for name, one in seen.saturation.items()},
+            "saturation": {name: _record(gate) for name, gate in seen.saturation.items()},
             "updates": {
                 name: {"before": float(seen.mean[name].mean()), "after": float(seen.mean[after].mean())}
                 for name, after in twins(list(seen.mean))
@@ -120,7 +120,7 @@ def _along(trace: Trace, subject: Subject, settings: GatesSettings) -> Finding:
 
 
 def _read(trace: Trace, settings: GatesSettings) -> _Seen:
-    names = [one.name for one in trace.observed]
+    names = [place.name for place in trace.observed]
     correlation = Correlation(dict(trace.features), slides=settings.slides)
     saturating = {name: Saturating() for name in names}
     kept: dict[str, list[Units]] = {name: [] for name in names}
@@ -156,14 +156,17 @@ def _sentences(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, 
     best = {follower.feature: follower for follower in reversed(followers)}
     tried = len(seen.correlation.features)
     ranked = sorted(best.values(), key=lambda one: -abs(one.r))
-    named = "; ".join(f"{one.feature}: {places[one.name].place(one.unit)}, r = {one.r:+.2f}" for one in ranked[:4])
+    named = "; ".join(
+        f"{follower.feature}: {places[follower.name].place(follower.unit)}, r = {follower.r:+.2f}"
+        for follower in ranked[:4]
+    )
     said = [
         f"{len(best)} of {tried} features {'has' if len(best) == 1 else 'have'} a unit that follows "
         f"{'it' if len(best) == 1 else 'them'} significantly ({named})."
         if best
         else f"None of {tried} features has a unit that follows it significantly."
     ]
-    gates = {name: one for name, one in seen.saturation.items() if one.is_gate}
+    gates = {name: gate for name, gate in seen.saturation.items() if gate.is_gate}
     if gates:
         units = sum(len(gate.mean_U) for gate in gates.values())
         stuck = sum(gate.stuck for gate in gates.values())

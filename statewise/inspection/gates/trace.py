@@ -56,9 +56,9 @@ class Observable(NamedTuple):
     def cut(self) -> list[str]:
         """Names with more units than are used, in words."""
         return [
-            f"{one.name} has {one.units:,} units; {len(one.shown):,} of them, evenly spaced, were used"
-            for one in self.observed
-            if len(one.shown) < one.units
+            f"{place.name} has {place.units:,} units; {len(place.shown):,} of them, evenly spaced, were used"
+            for place in self.observed
+            if len(place.shown) < place.units
         ]
 
 
@@ -94,7 +94,7 @@ def trace(
     """Where each chunk begins, and every observed name in it. State is carried as the run carries it."""
     model = text.model
     tokens_T = text.tokens_T.to(model.like.device)
-    names = tuple(one.name for one in observed)
+    names = tuple(place.name for place in observed)
     state: State = model.init_state(1)
     starts = [int(at) for at in fresh_starts(text)]
     chunks = [
@@ -109,8 +109,8 @@ def trace(
         yield (
             begin,
             {
-                one.name: torch.stack(seen.seen[one.name]).flatten(1).float().cpu().numpy()[:, one.shown]
-                for one in observed
+                place.name: torch.stack(seen.seen[place.name]).flatten(1).float().cpu().numpy()[:, place.shown]
+                for place in observed
             },
         )
 
@@ -136,11 +136,13 @@ class Trace(NamedTuple):
 
 def matching(found: Observable, names: str) -> tuple[list[Observed], list[str]]:
     """The observed names that match, and what is left out."""
-    observed = [one for one in found.observed if fnmatchcase(one.name, names)]
+    observed = [place for place in found.observed if fnmatchcase(place.name, names)]
     if not found.observed:
         raise UserError("this model has no observed units", fix="use the lens attention")
     if not observed:
-        raise UserError(f"no observed name matches {names!r}", fix=nearest(names, [one.name for one in found.observed]))
+        raise UserError(
+            f"no observed name matches {names!r}", fix=nearest(names, [place.name for place in found.observed])
+        )
     missing = found.cut
     if found.growing:
         missing.append(
@@ -273,7 +275,7 @@ def _observable(rows: Sequence[Specimen]) -> Observable:
 def _chunks(
     specimens: Specimens, numbers: Sequence[int], observed: Sequence[Observed], progress: Progress
 ) -> Iterator[tuple[int, Mapping[str, Units]]]:
-    names = tuple(one.name for one in observed)
+    names = tuple(place.name for place in observed)
     begin, waiting = 0, 0
     parts: dict[str, list[Units]] = {name: [] for name in names}
     for number in progress.over(numbers, "reading rows"):

@@ -86,7 +86,7 @@ def _pulled_back(machine: Machine[Any], x_T: Tensor, state: State, direction_RM:
         wanted = [leaf for _, leaf in leaves(start) if leaf.is_floating_point()]
         found = torch.autograd.grad((end_RM * direction_RM).sum(), wanted, allow_unused=True)
     shaped = [torch.zeros_like(leaf) if one is None else one for one, leaf in zip(found, wanted)]
-    return torch.cat([one.flatten(1) for one in shaped], dim=1)
+    return torch.cat([part.flatten(1) for part in shaped], dim=1)
 
 
 def _flat(state: State) -> Tensor:

@@ -97,46 +97,65 @@ def _through_written(
     C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr, VP: tl.constexpr,
     RAGGED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Adds to dk and dg."""
+    """Adds to dk and dg. Keys in parts of 64: registers hold no more."""
     kind: tl.constexpr = m_ptr.dtype.element_ty
     head, b, h, n, left = own_chunk(length_ptr, T, H, N, C, RAGGED)
     if left > 0:
-        c, x = tl.arange(0, C), tl.arange(0, KP)
-        here_k = (c < left)[:, None] & (x < K)[None, :]
+        c, held = tl.arange(0, C), tl.arange(0, C) < left
         first = (b * T + n * C) * H + h
-        k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)
-        total, _ = decay(g_ptr, first, c, H, c < left)
-        beta = tl.load(beta_ptr + first + c * H, mask=c < left, other=0.0).to(tl.float32)
+        k_ptr += b * k_row + h * k_head + n * C * k_time
+        v_ptr += b * v_row + h * v_head + n * C * v_time
+        u_ptr += b * u_row + h * u_head + n * C * u_time
+        du_ptr += (head * N + n) * C * V
+        begin_ptr += (head * N + n) * K * V
+        total, _ = decay(g_ptr, first, c, H, held)
+        early = tl.exp(total)[:, None]
+        beta = tl.load(beta_ptr + first + c * H, mask=held, other=0.0).to(tl.float32)
         m = tile(m_ptr + (head * N + n) * C * C, C, c, c, (c < C)[:, None] & (c < C)[None, :])
+        keys: tl.constexpr = min(KP, 64)
         dn = tl.zeros([C, C], tl.float32)
-        read = tl.zeros([C, KP], tl.float32)
         dbeta = tl.zeros([C], tl.float32)
-        for start in range(0, V, VP):
+        for start in tl.static_range(0, V, VP):
             z = start + tl.arange(0, VP)
-            here_v = (c < left)[:, None] & (z < V)[None, :]
-            s = tile(begin_ptr + (head * N + n) * K * V, V, x, z, (x < K)[:, None] & (z < V)[None, :])
-            u = tile(u_ptr + b * u_row + h * u_head + n * C * u_time, u_time, c, z, here_v)
-            v = tile(v_ptr + b * v_row + h * v_head + n * C * v_time, v_time, c, z, here_v)
-            du = tile(du_ptr + (head * N + n) * C * V, V, c, z, here_v)
-            dr = product(tl.trans(m), du, kind, PRECISION)
-            x_v = v.to(tl.float32) - tl.exp(total)[:, None] * product(k, s, kind, PRECISION)
-            dbeta += tl.sum(dr * x_v, 1)
-            dv = beta[:, None] * dr
+            here_v = held[:, None] & (z < V)[None, :]
+            recalled = tl.zeros([C, VP], tl.float32)
+            for at in tl.static_range(0, KP, keys):
+                x = at + tl.arange(0, keys)
+                k = tile(k_ptr, k_time, c, x, held[:, None] & (x < K)[None, :])
+                s = tile(begin_ptr, V, x, z, (x < K)[:, None] & (z < V)[None, :])
+                recalled = product(k, s, kind, PRECISION, recalled)
+            dr = product(tl.trans(m), tile(du_ptr, V, c, z, here_v), kind, PRECISION)
+            dbeta += tl.sum(dr * (tile(v_ptr, v_time, c, z, here_v).to(tl.float32) - early * recalled), 1)
+            dv = (beta[:, None] * dr).to(kind)
             put(dv_ptr + first * V, H * V, c, z, dv, here_v)
-            dn = product(dr, tl.trans(u), kind, PRECISION, dn)
-            read = product(dv, tl.trans(s), kind, PRECISION, read)
+            dn = product(dr, tl.trans(tile(u_ptr, u_time, c, z, here_v)), kind, PRECISION, dn)
         dn = tl.where(c[:, None] > c[None, :], -between(total, c) * dn, 0.0)
-        dn_k = product(dn, k, kind, PRECISION)
-        wide_k = k.to(tl.float32)
-        dbeta += tl.sum(wide_k * dn_k, 1)
-        tl.store(dbeta_ptr + first + c * H, dbeta.to(dbeta_ptr.dtype.element_ty), mask=c < left)
-        read = beta[:, None] * dn_k - tl.exp(total)[:, None] * read
-        written = product(tl.trans(beta[:, None] * dn), k, kind, PRECISION)
-        dk = tile(dk_ptr + first * K, H * K, c, x, here_k)
-        put(dk_ptr + first * K, H * K, c, x, dk.to(tl.float32) + read + written, here_k)
-        dg = tl.load(dg_ptr + first + c * H, mask=c < left, other=0.0)
-        dg += from_totals(tl.sum(wide_k * (read - written), 1))
-        tl.store(dg_ptr + first + c * H, dg, mask=c < left)
+        d_total = tl.zeros([C], tl.float32)
+        for at in range(0, KP, keys):
+            x = at + tl.arange(0, keys)
+            here_k = held[:, None] & (x < K)[None, :]
+            read = tl.zeros([C, keys], tl.float32)
+            for start in tl.static_range(0, V, VP):
+                z = start + tl.arange(0, VP)
+                if V > VP:
+                    du = tile(du_ptr, V, c, z, held[:, None] & (z < V)[None, :])
+                    dv = (beta[:, None] * product(tl.trans(m), du, kind, PRECISION)).to(kind)
+                if V > VP or keys < KP:
+                    s = tile(begin_ptr, V, x, z, (x < K)[:, None] & (z < V)[None, :])
+                read = product(dv, tl.trans(s), kind, PRECISION, read)
+            if keys < KP:
+                k = tile(k_ptr, k_time, c, x, here_k)
+            wide_k = k.to(tl.float32)
+            dn_k = product(dn, k, kind, PRECISION)
+            dbeta += tl.sum(wide_k * dn_k, 1)
+            read = beta[:, None] * dn_k - early * read
+            written = product(tl.trans(beta[:, None] * dn), k, kind, PRECISION)
+            dk = tile(dk_ptr + first * K, H * K, c, x, here_k)
+            put(dk_ptr + first * K, H * K, c, x, dk.to(tl.float32) + read + written, here_k)
+            d_total += tl.sum(wide_k * (read - written), 1)
+        tl.store(dbeta_ptr + first + c * H, dbeta.to(dbeta_ptr.dtype.element_ty), mask=held)
+        dg = tl.load(dg_ptr + first + c * H, mask=held, other=0.0)
+        tl.store(dg_ptr + first + c * H, dg + from_totals(d_total), mask=held)
 
 
 def _solve(call: Call) -> Prepared:

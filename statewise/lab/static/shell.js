@@ -176,8 +176,10 @@ function switches(changed) {
 async function start() {
   const root = /** @type {HTMLElement} */ (document.getElementById("lab"));
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  document.documentElement.dataset.theme = chosen.get("theme") || (dark ? "dark" : "light");
-  setLanguage((chosen.get("language") || navigator.language).startsWith("zh") ? "zh" : "en");
+  // A page that embeds one view asks for its own language and theme: `lab.html?language=zh&theme=dark#touch`.
+  const asked = new URLSearchParams(location.search);
+  document.documentElement.dataset.theme = asked.get("theme") || chosen.get("theme") || (dark ? "dark" : "light");
+  setLanguage((asked.get("language") || chosen.get("language") || navigator.language).startsWith("zh") ? "zh" : "en");
   const place = make("main", { id: "view" });
   const header = make(
     "header",
@@ -198,7 +200,8 @@ async function start() {
   };
   const nav = navigation(views, go);
   header.append(switches(shell.update));
-  header.after(nav.element);
+  if (asked.has("theme")) header.remove();
+  else header.after(nav.element);
   const route = () => nav.mark(shell.show(location.hash.slice(1)));
   addEventListener("hashchange", () => {
     route();

@@ -285,8 +285,8 @@ def _halves(paths: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _pairs(found: Sequence[Pair], left_out: Mapping[str, int] | None = None) -> Pairs:
-    sources, targets = [one.source for one in found], [one.target for one in found]
-    return Pairs(sources, targets, [one.where for one in found], left_out or {})
+    sources, targets = [pair.source for pair in found], [pair.target for pair in found]
+    return Pairs(sources, targets, [pair.where for pair in found], left_out or {})
 
 
 def read_split(spec: PairDataSpec, *, seed: int) -> tuple[Pairs, Pairs]:

@@ -169,7 +169,7 @@ def padded(sources: Sequence[SourceRow]) -> tuple[Tensor, Tensor]:
 
 
 def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
-    return tuple(END if one == tokenizer.end_id else tokenizer.decode([one]) or f"#{one}" for one in ids)
+    return tuple(END if token == tokenizer.end_id else tokenizer.decode([token]) or f"#{token}" for token in ids)
 
 
 # -------------------------------------------------------------------- series
