@@ -40,17 +40,12 @@ def asked(runs: list[Run]) -> dict[str, Any]:
     accuracy: dict[str, dict[int, float]] = {}
     for run in runs:
         assert isinstance(run, ClassificationRun)
-        accuracy[named(run)] = run.evaluate().accuracy_at
+        accuracy[run.spec.model.kind] = run.evaluate().accuracy_at
     for row in passages(distance=runs[0].spec.data.distance).held:
         some = shown.setdefault(distance_of(row.text), [])
         if len(some) < _EACH:
             some.append({"distance": distance_of(row.text), "text": row.text, "label": row.label})
     return {"passages": [one for distance in sorted(shown) for one in shown[distance]], "accuracy": accuracy}
-
-
-def named(run: Run) -> str:
-    """The model's own name; that of a classifier says what it was asked."""
-    return run.spec.model.kind if run.spec.task == "language_model" else f"{run.spec.model.kind}, passages"
 
 
 def main() -> None:
@@ -61,7 +56,7 @@ def main() -> None:
     models, readers = trials(given.lineage), trials(given.passages)
     records = []
     for run in [*models, *readers]:
-        records.append(model_record(run, name=named(run)))
+        records.append(model_record(run, name=run.spec.model.kind))
         print(f"{records[-1]['name']}: {records[-1]['parameters']:,} parameters", flush=True)
     for record in records[: len(models)]:
         record["example"] = _EXAMPLE

@@ -63,9 +63,14 @@ export class Reading {
     this.forget(t);
   }
 
-  /** -log2 p of each token, given those before it; the first has none. @returns {number[]} */
+  /** -log2 p of token t, given those before it; the first has none. @param {number} t */
+  surprise(t) {
+    return t === 0 || t > this.steps.length ? NaN : -Math.log2(softmaxOf(this.steps[t - 1].logits)[this.tokens[t]]);
+  }
+
+  /** That of each token. @returns {number[]} */
   surprises() {
-    return this.tokens.map((token, t) => (t === 0 || t > this.steps.length ? NaN : -Math.log2(softmaxOf(this.steps[t - 1].logits)[token])));
+    return this.tokens.map((_, t) => this.surprise(t));
   }
 
   /** The most probable text that follows, token by token. @param {number} length @param {number} [from] after which token */

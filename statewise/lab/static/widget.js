@@ -7,6 +7,7 @@ import { softmaxOf } from "./machine.js";
 /** @typedef {import("./machine.js").Machine} Machine */
 /** @typedef {import("./dom.js").Words} Words */
 
+const SAMPLED = 1500; // numbers that decide how strong a colour is
 const SIGNS = new Map([[" ", "␣"], ["\n", "↵"], ["\t", "⇥"], ["", "∅"]]);
 
 /** A token as a label: white space is made visible. @param {string} text */
@@ -91,14 +92,17 @@ export function channels(colour) {
  * @returns {number} the size that has the full colour
  */
 export function drawHeat(canvas, columns, palette, order = null) {
-  const rows = columns.length ? columns[0].length : 1;
+  const rows = order ? order.length : columns.length ? columns[0].length : 1;
   canvas.width = Math.max(1, columns.length);
   canvas.height = rows;
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const image = context.createImageData(canvas.width, rows);
-  const sizes = new Float32Array(columns.length * rows);
-  columns.forEach((column, x) => column.forEach((value, y) => (sizes[x * rows + y] = Math.abs(value))));
-  const top = sizes.length ? sizes.slice().sort()[Math.floor(0.98 * (sizes.length - 1))] || 1 : 1;
+  const total = columns.length * rows;
+  const sizes = Float32Array.from({ length: Math.min(total, SAMPLED) }, (_, i) => {
+    const at = Math.floor((i * total) / Math.min(total, SAMPLED));
+    return Math.abs(columns[Math.floor(at / rows)][order ? order[at % rows] : at % rows]);
+  });
+  const top = sizes.length ? sizes.sort()[Math.floor(0.98 * (sizes.length - 1))] || 1 : 1;
   const [paper, high, low] = [palette.paper, palette.heat, palette.accent].map(channels);
   for (let x = 0; x < columns.length; x += 1)
     for (let y = 0; y < rows; y += 1) {

@@ -15,8 +15,8 @@ export const askView = {
   needsModels: true,
   title: { en: "Ask from further away", zh: "从更远处提问" },
   lookFor: {
-    en: "The country is named once, at the start; other countries follow. Move the slider: the answer is asked for after more and more words. A window forgets at once, an Elman network soon; gates, lists and matrices still know, with very different numbers of bytes.",
-    zh: "国名只在开头出现一次，之后还会提到别的国家。移动滑块：提问之前隔的词越来越多。窗口模型立刻忘记，Elman 网络很快忘记；门控、列表和矩阵仍然记得，但所用字节数相差很大。",
+    en: "The country is named once, at the start; other countries follow. Move the slider: the answer is asked for after more and more words. A window knows as far as it reaches; the Elman network never learned to keep the country; gates, lists and matrices still know, with very different numbers of bytes.",
+    zh: "国名只在开头出现一次，之后还会提到别的国家。移动滑块：提问之前隔的词越来越多。窗口模型只在窗口够得着时知道；Elman 网络始终没学会记住国名；门控、列表和矩阵仍然记得，但所用字节数相差很大。",
   },
   how: {
     equation: "p(language | passage) = softmax(head(s_T)),   distance = words from the country to the answer",
@@ -88,7 +88,7 @@ export const askView = {
       turn += 1;
       draw();
     });
-    root.append(make("div", { class: "controls" }, bar.element, next), shown, make("div", { class: "panels" }, make("div", { class: "panel" }, table, lab.exports("ask", () => ({ svg: /** @type {any} */ (curves.querySelector("svg")), rows }))), make("div", { class: "panel" }, make("h3", {}, say({ en: "Right answers by distance", zh: "正确率与距离" })), curves)));
+    root.append(make("div", { class: "controls" }, bar.element, next), shown, make("div", { class: "panels" }, make("div", { class: "panel whole" }, table, lab.exports("ask", () => ({ svg: /** @type {any} */ (curves.querySelector("svg")), rows }))), make("div", { class: "panel whole" }, make("h3", {}, say({ en: "Right answers by distance", zh: "正确率与距离" })), curves)));
     draw();
     return { update: draw };
   },

@@ -62,7 +62,7 @@ function row(machine, lab, pick) {
       one.tabIndex = index + 1 === t ? 0 : -1;
     });
     reading.read();
-    const surprise = reading.surprises()[t];
+    const surprise = reading.surprise(t);
     const near = reach(norms.subarray(1));
     const said = lab.t({
       en: `predicts “${visible(reading.texts[t])}” with ${surprise.toFixed(2)} bit · 90 % of the gradient lies in the last ${near} symbols · remembers ${bytesText(machine.bytes(reading.before(t)))}`,

@@ -9,6 +9,7 @@ import { bytesText, drawBars, drawHeat, inFrames, languageModels, severalModels,
 /** @typedef {{element: HTMLElement, reading: Reading, draw: () => void, read: (text: string, milliseconds: number) => boolean}} Card */
 
 const FIRST = ["markov", "elman", "lstm", "transformer", "ttt_linear"];
+const BEST = 16; // units that are drawn where they are sorted
 const OPEN = "`";
 const CLOSE = "'";
 
@@ -59,7 +60,7 @@ function card(machine, lab, shared) {
       return;
     }
     scores = units.map((_, row) => correlation(columns.map((column) => column[row]), mask));
-    order = Int32Array.from(units.keys()).sort((a, b) => Math.abs(scores[b]) - Math.abs(scores[a]));
+    order = Int32Array.from(units.keys()).sort((a, b) => Math.abs(scores[b]) - Math.abs(scores[a])).slice(0, BEST);
   };
   const tell = (/** @type {number} */ row, /** @type {number} */ t) => {
     const unit = units[order ? order[row] : row];
@@ -80,7 +81,7 @@ function card(machine, lab, shared) {
     drawBars(bars, machine, reading.steps[t].logits);
     const { state } = reading.steps[t];
     const size = sizeOf(machine, state);
-    const surprise = reading.surprises()[t];
+    const surprise = reading.surprise(t);
     const said = [
       `${lab.t({ en: "remembers", zh: "记住" })} ${bytesText(machine.bytes(state))}`,
       Number.isFinite(surprise) ? `${lab.t({ en: "surprise", zh: "意外度" })} ${surprise.toFixed(2)} bit` : "",
@@ -93,7 +94,8 @@ function card(machine, lab, shared) {
   const place = (/** @type {PointerEvent} */ event) => {
     const box = canvas.getBoundingClientRect();
     const t = Math.min(columns.length - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * columns.length)));
-    return { t, row: Math.min(units.length - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * units.length))) };
+    const rows = order ? order.length : units.length;
+    return { t, row: Math.min(rows - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * rows))) };
   };
   canvas.addEventListener("pointermove", (event) => {
     const { t, row } = place(event);
@@ -133,8 +135,8 @@ export const stepView = {
   needsModels: true,
   title: { en: "Type, and every model reads along", zh: "输入文字，所有模型同时阅读" },
   lookFor: {
-    en: "Type a letter: each model updates its state and says what it expects next. Compare the bytes: the Transformer's list grows with every symbol, the others stay the same size. Press “Find the open quote” to see which unit of the LSTM stays on between ` and '.",
-    zh: "输入一个字母：每个模型更新自己的状态，并给出下一个符号的概率。比较字节数：Transformer 的列表随每个符号增长，其他模型的状态大小不变。按“寻找引号内的单元”，看看 LSTM 的哪个单元在 ` 与 ' 之间保持激活。",
+    en: "Type a letter: each model updates its state and says what it expects next. Compare the bytes: the Transformer's list grows with every symbol, the others stay the same size. Press “Find the open quote”: the top row is the unit that best follows the quotations between ` and '.",
+    zh: "输入一个字母：每个模型更新自己的状态，并给出下一个符号的概率。比较字节数：Transformer 的列表随每个符号增长，其他模型的状态大小不变。按“寻找引号内的单元”：最上面一行就是与 ` 和 ' 之间的引文最吻合的单元。",
   },
   how: {
     equation: "y_t, s_t = model(x_t, s_{t−1})\np(x_{t+1} | x_1 … x_t) = softmax(y_t)\nsurprise_t = −log₂ p(x_t | x_1 … x_{t−1})",
