@@ -19,7 +19,7 @@ MISTAKES = [
     (
         "runs/lstm",
         "'runs/lstm'",
-        "generate, import, inspect, models, predict, reproduce, serve, settings, train, verify",
+        "generate, import, inspect, lab, models, predict, reproduce, serve, settings, train, verify",
     ),
     ("--verson", "--verson", "--version"),
     ("--bogus", "--bogus", "try: statewise --help"),
