@@ -10,10 +10,13 @@ PIP    := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 LOCK   := $(TOOLS)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-annotate \
           --custom-compile-command "make lock" pyproject.toml -
 
+# For tests of the lab's page, where npm is installed; without them these tests are skipped.
+NPM    := typescript@7.0.2 axe-core@4.14.0
+
 # Tests start many processes; without bytecode files each of them would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve test nightly learn check format lock audit clean
+.PHONY: demo serve test nightly learn check format book lock audit clean
 
 demo: $(VENV)/.installed
 	$(BIN)/statewise compare
@@ -39,6 +42,10 @@ check: $(VENV)/.installed-dev
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Both sites of the book, from disk: book/_build/en/index.html and book/_build/zh/index.html.
+book: $(VENV)/.installed-book
+	$(BIN)/python book/build.py
 
 # Pins for every platform, and the same with hashes. Pins that still fit stay; to renew them all, remove both files first.
 lock: $(TOOLS)/uv $(VENV)/.installed-dev
@@ -71,7 +78,13 @@ $(VENV)/.installed-serve: $(VENV)/.installed
 	$(PIP) --editable '.[serve]'
 	@touch $@
 
+$(VENV)/.installed-book: $(VENV)/.installed
+	$(PIP) --editable '.[book]'
+	@touch $@
+
 $(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing statewise and its test tools into $(VENV) (once; PyTorch is the large part) ..."
 	$(PIP) --editable '.[dev]'
+	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --no-save --prefix $(VENV) $(NPM) \
+	  || echo "npm did not install $(NPM): the tests that need them are skipped"
 	@touch $@ $(VENV)/.installed

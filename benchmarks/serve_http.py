@@ -18,11 +18,13 @@ import json
 import multiprocessing
 import os
 import resource
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlparse
 
@@ -38,12 +40,13 @@ from statewise.tasks import load
 
 STREAMS = [1, 8, 32, 128, 1000]
 READY = 120  # seconds for a server to answer
+Address = tuple[str, int]
 PROMPT = "ROMEO: but soft, what light"
 FEW = 100  # streams: no crowd, in which several tokens share a write
 EVENTS = 100  # for each stream
 
 
-async def stream(address: tuple[str, int], body: bytes, found: list[tuple[float, list[float], int, str]]) -> None:
+async def stream(address: Address, body: bytes, found: list[tuple[float, list[float], int, str]]) -> None:
     """One request: seconds to the first event, seconds between events, tokens, and what went wrong."""
     gaps: list[float] = []
     first, tokens, wrong = 0.0, 0, ""
@@ -74,7 +77,7 @@ async def stream(address: tuple[str, int], body: bytes, found: list[tuple[float,
     found.append((first, gaps, tokens, wrong))
 
 
-def client(address: tuple[str, int], model: str, seeds: Sequence[int], tokens: int, prompt: str, answers: Any) -> None:
+def client(address: Address, model: str, seeds: Sequence[int], tokens: int, prompt: str, answers: Any) -> None:
     async def work() -> list[tuple[float, list[float], int, str]]:
         found: list[tuple[float, list[float], int, str]] = []
         asked = {"model": model, "prompt": prompt, "max_tokens": tokens, "stream": True, "ignore_eos": True}
@@ -86,9 +89,7 @@ def client(address: tuple[str, int], model: str, seeds: Sequence[int], tokens: i
     answers.put(asyncio.run(work()))
 
 
-def measure(
-    address: tuple[str, int], model: str, streams: int, tokens: int, clients: int, prompt: str
-) -> dict[str, Any]:
+def measure(address: Address, model: str, streams: int, tokens: int, clients: int, prompt: str) -> dict[str, Any]:
     answers: Any = multiprocessing.Queue()
     parts = [list(range(part, streams, clients)) for part in range(min(clients, streams))]
     work = [
@@ -118,11 +119,20 @@ def measure(
     }
 
 
-def cpu_and_memory(pid: int) -> tuple[float, int]:
-    """Seconds of CPU that a process has used, and bytes that it holds."""
+def _stat(pid: int) -> list[str]:
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+        return file.read().rsplit(")", 1)[1].split()
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of CPU that a process has used."""
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(pid: int) -> int:
+    """Bytes of a process that are in memory."""
+    return int(_stat(pid)[21]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def wait_for(url: str, server: "subprocess.Popen[bytes] | None") -> None:
@@ -135,6 +145,24 @@ def wait_for(url: str, server: "subprocess.Popen[bytes] | None") -> None:
             if time.monotonic() > end or (server is not None and server.poll() is not None):
                 raise SystemExit(f"no server answers at {url}") from None
             time.sleep(0.05)
+
+
+@contextmanager
+def served(
+    runs: Sequence[str], *words: str, log: Any = None
+) -> "Iterator[tuple[subprocess.Popen[bytes], Address, float]]":
+    """`statewise serve` with these runs: the process, its address, and the seconds until it was ready."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address: Address = free.getsockname()
+    command = [sys.executable, "-m", "statewise", "serve", *runs, "--port", str(address[1]), *words]
+    began = time.perf_counter()
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+    try:
+        wait_for(f"http://127.0.0.1:{address[1]}", server)
+        yield server, address, time.perf_counter() - began
+    finally:
+        server.terminate()
+        server.wait(30)
 
 
 class Idle(Engine):
@@ -173,7 +201,7 @@ async def idle_server(port: int, told: Any, heard: Any) -> None:
                 job.receive(event)
             await asyncio.sleep(1.0)
             gc.collect()
-            told.put(cpu_and_memory(os.getpid())[1])
+            told.put(memory(os.getpid()))
         else:
             began = time.process_time()
             for _ in range(EVENTS):
@@ -257,7 +285,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=positive, default=64)
     parser.add_argument("--clients", type=positive, default=1, help="processes")
     parser.add_argument("--prompt", default=PROMPT)
-    parser.add_argument("--port", type=positive, default=8123)
+    parser.add_argument("--port", type=positive, default=8123, help="of the server whose overhead is measured")
     asked = parser.parse_args()
     if asked.only == "overhead":
         found = overhead(asked.port, 4000)
@@ -267,32 +295,26 @@ def main() -> None:
         return
     if asked.run is None:
         parser.error("name a run, e.g. shakespeare-lstm")
-    url, name, server = asked.url, asked.run, None
-    began = time.perf_counter()
-    if url is None:
-        most = str(max(asked.streams))
-        url, name = f"http://127.0.0.1:{asked.port}", "measured"
-        command = [sys.executable, "-m", "statewise", "serve", asked.run, "--name", name, "--port", str(asked.port)]
-        server = subprocess.Popen([*command, "--slots", most, "--queue", most], stdout=subprocess.DEVNULL)
-    rows = []
-    try:
-        wait_for(url, server)
-        ready = time.perf_counter() - began
-        place = urlparse(url)
-        address = (place.hostname or "127.0.0.1", place.port or 80)
+    with ExitStack() as ending:
+        if asked.url is None:
+            most, name = str(max(asked.streams)), "measured"
+            starting = served([asked.run], "--name", name, "--slots", most, "--queue", most)
+            server, address, ready = ending.enter_context(starting)
+            pid: int | None = server.pid
+        else:
+            place, name, pid = urlparse(asked.url), asked.run, None
+            address, began = (place.hostname or "127.0.0.1", place.port or 80), time.perf_counter()
+            wait_for(asked.url, None)
+            ready = time.perf_counter() - began
         measure(address, name, min(8, max(asked.streams)), 16, 1, asked.prompt)
+        rows = []
         for streams in asked.streams:
-            before = cpu_and_memory(server.pid) if server is not None else (0.0, 0)
+            before = 0.0 if pid is None else cpu_seconds(pid)
             row = measure(address, name, streams, asked.tokens, asked.clients, asked.prompt)
-            if server is not None:
-                after = cpu_and_memory(server.pid)
-                row["CPU µs a token"] = round(1e6 * (after[0] - before[0]) / max(1, row["tokens"]))
-                row["MB resident"] = round(after[1] / 1e6)
+            if pid is not None:
+                row["CPU µs a token"] = round(1e6 * (cpu_seconds(pid) - before) / max(1, row["tokens"]))
+                row["MB resident"] = round(memory(pid) / 1e6)
             rows.append(row)
-    finally:
-        if server is not None:
-            server.terminate()
-            server.wait(30)
     table = Table(title=f"{asked.run}: {asked.tokens} tokens a stream; ready after {ready:.1f} s", title_justify="left")
     for column in rows[0]:
         table.add_column(column, justify="right")

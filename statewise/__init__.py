@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from statewise import inspection as inspection
     from statewise import interop as interop
     from statewise import kernels as kernels
+    from statewise import lab as lab
     from statewise import layers as layers
     from statewise import mixers as mixers
     from statewise import models as models
@@ -77,6 +78,7 @@ _PACKAGES = (
     "inspection",
     "interop",
     "kernels",
+    "lab",
     "layers",
     "mixers",
     "models",

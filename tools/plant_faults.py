@@ -60,8 +60,8 @@ FAULTS = {
     ),
     "a block leaves out its residual": (
         "models/stack.py",
-        "y = x + y if self.residual else y",
-        "y = y",
+        "y = x + y if self.residual else y\n            return",
+        "return",
         "tests/unit/test_models.py",
     ),
     "the nucleus is one token short": (
@@ -175,10 +175,11 @@ def main() -> int:
             file, old, new, arguments = FAULTS[name]
             path = copy / "statewise" / file
             before = path.read_text() if path.exists() else ""
-            if before.count(old) < 1:
-                print(f"| {name} | {file} | its line is not there any more | |", flush=True)
+            if before.count(old) != 1:
+                print(f"| {name} | {file} | its text is there {before.count(old)} times, expected once | |", flush=True)
+                missed += 1
                 continue
-            path.write_text(before.replace(old, new, 1))
+            path.write_text(before.replace(old, new))
             tier = "fast"
             if not (caught := run(copy, arguments, "not slow")):
                 tier, caught = "nightly", run(copy, arguments, "slow or not slow")

@@ -11,12 +11,14 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from statewise import __version__
 from statewise.cli.bench import bench
+from statewise.cli.book import book
 from statewise.cli.compare import compare
 from statewise.cli.evaluate import evaluate
 from statewise.cli.export import export
 from statewise.cli.generate import generate
 from statewise.cli.import_ import import_
 from statewise.cli.inspect import inspect
+from statewise.cli.lab import lab
 from statewise.cli.models import models
 from statewise.cli.output import tell
 from statewise.cli.predict import predict
@@ -98,9 +100,24 @@ def _options(
 ) -> None: ...
 
 
-for _verb in (models, train, settings, generate, evaluate, predict, compare, inspect, serve, export, reproduce, verify):
+for _verb in (
+    models,
+    train,
+    settings,
+    generate,
+    evaluate,
+    predict,
+    compare,
+    inspect,
+    lab,
+    serve,
+    export,
+    reproduce,
+    verify,
+):
     app.command(cls=_Verb)(_verb)
 app.command("import", cls=_Verb)(import_)
+app.command(cls=_Verb)(book)
 app.command(cls=_Verb, context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(bench)
 
 

@@ -68,6 +68,8 @@ def serve(
     """
     from statewise.specs import UserError, optional
 
+    # Read when torch is loaded. A thread that waits for another must not keep the core that the other needs.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for module in ("starlette", "uvicorn", "httptools", "uvloop"):
         optional(module, extra="serve", needed_by="servers")
     if engine == "ray":

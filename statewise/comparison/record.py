@@ -48,11 +48,6 @@ def read_order(path: Path, *, mixers: Sequence[OwnMixer] = ()) -> Order:
     return order_of(_read(path / "trial.json"), source=str(path / "trial.json"), mixers=mixers)
 
 
-def read_task(path: Path) -> str:
-    """The task of a trial. Its spec is not parsed: that may need a class of the user's."""
-    return str(_read(path / "trial.json")["spec"]["task"])
-
-
 def order_of(record: Mapping[str, Any], *, source: str, mixers: Sequence[OwnMixer] = ()) -> Order:
     spec: AnyRunSpec = parse_spec(record["spec"], source=source, mixers=mixers)
     named = {name: record[name] for name in Trial._fields if name != "spec"}

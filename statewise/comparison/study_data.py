@@ -85,7 +85,7 @@ def _fingerprint(job: Job, names: list[str]) -> str:
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name in names:
         path = Path(name)
-        inside = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+        inside = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
         for file in (file for file in inside if file.is_file()):
             digest.update(file.name.encode("utf-8", "surrogateescape"))
             with file.open("rb") as stream:

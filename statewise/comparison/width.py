@@ -57,7 +57,7 @@ def _crossing(at: Callable[[int], _Candidate | UserError], wanted: float, entry:
 
     def fitting(width: int) -> _Candidate | None:
         candidates = (at(one) for one in range(width, width + _NEAR))
-        return next((one for one in candidates if isinstance(one, _Candidate)), None)
+        return next((candidate for candidate in candidates if isinstance(candidate, _Candidate)), None)
 
     low, high = 1, 2
     while (one := fitting(high)) is None or one.amount < wanted:

@@ -14,8 +14,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -32,12 +30,12 @@ from statewise.comparison.measure import (
     refuse_without,
     watched,
 )
-from statewise.comparison.record import Order, append, read_lines, read_order, read_task, write_failure, write_found
+from statewise.comparison.record import Order, append, read_lines, read_order, write_failure, write_found
 from statewise.comparison.trial import COSTS, Failure, Found, Trial
 from statewise.disk import make_folder, open_to_append
 from statewise.models import CustomMixer, Source, classes_of, from_source
 from statewise.specs import OwnMixer, StackedSpec, UserError, from_json, lack_of_memory
-from statewise.tasks import NEEDS, Answers, Trained, evaluation_packages, load, read_spec, train, trivial_scores
+from statewise.tasks import NEEDS, Answers, Trained, load, read_spec, train, trivial_scores
 from statewise.training import Extent, NonFinite, Stopped, newest_verified, pick_device, summary_writer
 
 End = Literal["found", "failed", "stopped"]
@@ -198,7 +196,6 @@ def main() -> None:
     with open(0, "rb", buffering=0, closefd=False) as orders:
         while line := orders.readline():
             order = from_json(line)
-            _import_metrics(Path(order["path"]))
             pid = os.fork()
             if pid == 0:
                 _child(Path(order["path"]), order["threads"], channel, order["mixers"])
@@ -212,13 +209,6 @@ def _import_what_trainings_want() -> None:
         warnings.simplefilter("ignore")
         summary_writer()
         torch.use_deterministic_algorithms(False)
-
-
-def _import_metrics(path: Path) -> None:
-    """What an evaluation imports for a second or more: once a worker rather than once a trial."""
-    for name in evaluation_packages(read_task(path)):
-        with suppress(ImportError):  # the trial says what is missing
-            import_module(name)
 
 
 def _child(path: Path, threads: int, channel: int, mixers: Sequence[Mapping[str, str]]) -> NoReturn:

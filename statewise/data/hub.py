@@ -95,7 +95,9 @@ def dataset_rows(
             if settings:
                 shown = dataset.with_format(None)[:_SHOWN]
                 cells = {known: [str(cell) for cell in shown[known] if isinstance(cell, str | int)] for known in shown}
-                raise no_column(name, {path: str(one) for path, one in settings.items() if str(one) in named}, cells)
+                raise no_column(
+                    name, {path: str(setting) for path, setting in settings.items() if str(setting) in named}, cells
+                )
             raise UserError(f"the dataset {name!r} has no column {column!r}", fix=nearest(column, dataset.column_names))
     outer = list(dict.fromkeys(column.partition(".")[0] for column in names))
     features = {column: dataset.features[column] for column in outer}

@@ -135,7 +135,7 @@ def series_file(spec: SeriesDataSpec, data: Data) -> MemoryFile:
         named = {"values": arrays[0]} if len(arrays) == 1 else {str(n): array for n, array in enumerate(arrays)}
         return MemoryFile("data.npz", _archive(named), spec, sum(map(np.size, arrays)), unit="value")
     table = series_table(spec, data)
-    if table is None:
+    if table is None or not table.columns:
         raise UserError(
             f"data of type {type(data).__name__} cannot be read as series",
             fix="give an array [T] or [T, C], a list of such arrays, a DataFrame or the name of a file",

@@ -113,7 +113,7 @@ def _with_vectors(data: Data, columns: tuple[str | int, ...]) -> Data:
     if table is None:
         return data
     known = list(table.columns)
-    names = [known[one] if isinstance(one, int) and one < len(known) else str(one) for one in columns]
+    names = [known[column] if isinstance(column, int) and column < len(known) else str(column) for column in columns]
     for name in names:
         if name not in known:
             raise UserError(f"the {table.kind} has no column {name!r}", fix=nearest(name, known))

@@ -126,10 +126,10 @@ def read_series(
             table = read_series_table(path, decimal=decimal, header=header)
             of_file = _of_table(
                 table,
-                time=time_column(table, time, id=id),
                 targets=targets,
                 covariates=covariates,
                 id=id,
+                time=time_column(table, time, id=id),
                 unsorted=unsorted,
                 repeated=repeated,
                 irregular=irregular,

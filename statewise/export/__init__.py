@@ -2,6 +2,10 @@
 
 from statewise.export.folder import export_run as export_run
 from statewise.export.folder import graphs_of as graphs_of
+from statewise.export.graph import AFTER as AFTER
+from statewise.export.graph import MARK as MARK
+from statewise.export.graph import Graph as Graph
+from statewise.export.graph import step_graph as step_graph
 from statewise.export.proof import Proof as Proof
 from statewise.export.proof import prove as prove
 from statewise.export.proof import session as session

@@ -24,6 +24,7 @@ AFTER = "after."  # prefix of the names of the state that a graph returns
 _ROWS, _READ, _TIME, _SOURCE = 3, 7, 5, 6  # of the example that is traced: sizes that differ, none of them 1
 _LARGEST = 2**31 - 2**20  # bytes of a protobuf message
 _BRANCHES = 64  # places that one level of a search compares
+MARK = -3.0e38  # an observed value that can be edited is clamped from below to this: no number is changed
 
 Graph = Any  # an onnx.ModelProto
 
@@ -103,9 +104,12 @@ def condition(machine: ConditionalMachine[Any], *, vocab: int) -> Whole:
 class _Flat(nn.Module):
     """`step` or `forward` with the leaves of the state as separate tensors; and what a lens sees, where asked."""
 
-    def __init__(self, machine: Machine[Any], like: State, *, step: bool, taps: Sequence[str] = ()) -> None:
+    def __init__(
+        self, machine: Machine[Any], like: State, *, step: bool, taps: Sequence[str] = (), marked: bool = False
+    ) -> None:
         super().__init__()
         self.machine, self.like, self.of_step, self.taps = machine, like, step, tuple(taps)
+        self.edit = _marked if marked else None
         self.seen: list[str] = []
 
     def forward(self, x: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
@@ -115,19 +119,23 @@ class _Flat(nn.Module):
         if not self.taps:
             y, after = read(x, state)
             return y, *(leaf for _, leaf in leaves(after))
-        with lens(*self.taps) as opened:
+        with lens(*self.taps, edit=self.edit) as opened:
             y, after = read(x, state)
         self.seen = opened.names
         return y, *(leaf for _, leaf in leaves(after)), *(opened.seen[name][-1] for name in opened.names)
 
 
+def _marked(_: str, value: Tensor) -> Tensor:
+    return value.clamp(min=MARK) if value.is_floating_point() else value
+
+
 def flat(
-    machine: Machine[Any], *, step: bool, taps: Sequence[str] = ()
+    machine: Machine[Any], *, step: bool, taps: Sequence[str] = (), marked: bool = False
 ) -> tuple[nn.Module, list[Port], list[tuple[str, Axes]]]:
     """The module that is traced, its inputs, and the names of its outputs with their free sizes."""
     x, state = sample(machine, _ROWS, _READ, _TIME)
     grown = free_axes(machine)
-    module = _Flat(machine, state, step=step, taps=taps).eval()
+    module = _Flat(machine, state, step=step, taps=taps, marked=marked).eval()
     time: Axes = {} if step else {1: "time"}
     parts = list(zip(leaves(state), grown))
     input_, output = port_names(machine)
@@ -158,9 +166,12 @@ def _observed(machine: Machine[Any]) -> list[str]:
     return seen.names
 
 
-def step_graph(machine: Machine[Any], *, taps: Sequence[str] = ()) -> Graph:
-    """The input and the leaves of the state, to the output and the leaves after it; then what the `taps` see."""
-    return trace(*flat(machine, step=True, taps=taps))
+def step_graph(machine: Machine[Any], *, taps: Sequence[str] = (), marked: bool = False) -> Graph:
+    """The input and the leaves of the state, to the output and the leaves after it; then what the `taps` see.
+
+    If `marked`, each of these is the result of a node of its own (a clamp to `MARK`), which an interpreter may replace.
+    """
+    return trace(*flat(machine, step=True, taps=taps, marked=marked))
 
 
 def traced_sequence(machine: Machine[Any]) -> Graph:
@@ -211,7 +222,10 @@ def trace(module: nn.Module, ports: Sequence[Port], outputs: Sequence[tuple[str,
 
 def _takes_any(module: nn.Module) -> bool:
     """Whether all inputs but the first are one argument to PyTorch's exporter."""
-    return any(one.kind == one.VAR_POSITIONAL for one in inspect.signature(module.forward).parameters.values())
+    return any(
+        parameter.kind == parameter.VAR_POSITIONAL
+        for parameter in inspect.signature(module.forward).parameters.values()
+    )
 
 
 def _name_sizes(values: Any, expected: Sequence[tuple[str, Axes]]) -> None:

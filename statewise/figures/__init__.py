@@ -1,5 +1,9 @@
 """Figures, tables and pages as data and as pictures: nothing here knows what they are about."""
 
+from statewise.figures.diagram import Arrow as Arrow
+from statewise.figures.diagram import Box as Box
+from statewise.figures.diagram import Diagram as Diagram
+from statewise.figures.diagram import unrolled as unrolled
 from statewise.figures.drawing import Drawing as Drawing
 from statewise.figures.drawing import svg_file as svg_file
 from statewise.figures.figure import FORMATS as FORMATS

@@ -82,7 +82,11 @@ _RULE = re.compile(r"(\.chart[^{}]*)\{([^{}]*)\}")
 
 def svg_file(one: Drawing, *, colours: Mapping[str, int] | None = None, width: int = 640) -> str:
     """The drawing in the light colours of a page, without CSS variables, which many programs do not support."""
-    drawn = draw(one, colours=colours, width=width)
+    return standalone(draw(one, colours=colours, width=width))
+
+
+def standalone(drawn: str) -> str:
+    """An `<svg>` of a page as a file of its own."""
     opening, rest = drawn.split(">", 1)
     paper = '<rect width="100%" height="100%" fill="#fff"/>'
     return f'{opening} font-family="sans-serif"><style>{_rules()}</style>{paper}{rest}\n'

@@ -21,13 +21,13 @@ _LONG = 24  # rows of a table that are shown at once
 
 def page(*, title: str, body: str, description: str = "", static: bool = False) -> str:
     """The whole document around a body made of the parts below. `static`: without scripts, pictures only."""
-    script = "" if static else _part("script.js")
+    script = "" if static else part("script.js")
     policy = "; ".join(
         [
             "default-src 'none'",
             "img-src data: blob:",
             "style-src 'unsafe-inline'",
-            *([f"script-src {_hash(script)}"] if script else []),
+            *([f"script-src {source_hash(script)}"] if script else []),
             "base-uri 'none'",
             "form-action 'none'",
         ]
@@ -50,7 +50,7 @@ def page(*, title: str, body: str, description: str = "", static: bool = False) 
         ),
         '<link rel="icon" href="data:,">',
         f"<title>{escape(about)}</title>",
-        f"<style>\n{_part('style.css')}</style>",
+        f"<style>\n{part('style.css')}</style>",
     ]
     joined = "\n".join(head)
     end = f"\n<script>{script}</script>" if script else ""
@@ -191,9 +191,11 @@ def missing(said: Sequence[str], title: str = "Missing") -> str:
     return f'<div class="missing" role="note">{title}:<ul>{items}</ul></div>'
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """The stylesheet or the script of a page."""
     return resources.files("statewise.figures").joinpath(name).read_text(encoding="utf-8")
 
 
-def _hash(script: str) -> str:
+def source_hash(script: str) -> str:
+    """By which a Content-Security-Policy allows a script or a stylesheet."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

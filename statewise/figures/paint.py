@@ -210,11 +210,11 @@ def _installed() -> tuple[tuple[str, str], ...]:
     from matplotlib.font_manager import fontManager
 
     plain = {
-        (one.name, one.fname)
-        for one in fontManager.ttflist
-        if one.style == "normal"
-        and one.weight == 400
-        and not one.name.startswith("Last Resort")  # it has boxes for all letters
+        (font.name, font.fname)
+        for font in fontManager.ttflist
+        if font.style == "normal"
+        and font.weight == 400
+        and not font.name.startswith("Last Resort")  # it has boxes for all letters
     }
 
     def rank(one: tuple[str, str]) -> tuple[int, str]:

@@ -1,6 +1,8 @@
 """Read-only lenses on one model: how it uses its context, as figures and numbers."""
 
 from statewise.display import make_progress as make_progress
+from statewise.inspection.bptt import BlockGradients as BlockGradients
+from statewise.inspection.bptt import block_gradients as block_gradients
 from statewise.inspection.finding import Finding as Finding
 from statewise.inspection.finding import letters_without_font as letters_without_font
 from statewise.inspection.gradient import chosen_variance as chosen_variance

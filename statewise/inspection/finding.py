@@ -42,8 +42,8 @@ class Finding(NamedTuple):
         """For JSON: non-finite numbers become null."""
         record: dict[str, Any] = {
             **self._asdict(),
-            "figures": [one.as_dict() for one in self.figures],
-            "tables": [{**one._asdict(), "table": one.table.as_dict()} for one in self.tables],
+            "figures": [figure.as_dict() for figure in self.figures],
+            "tables": [{**table._asdict(), "table": table.table.as_dict()} for table in self.tables],
         }
         plain: dict[str, Any] = for_json(record)
         return plain
@@ -57,10 +57,10 @@ class Finding(NamedTuple):
         parts.append(html.missing(self.missing, "Not shown"))
         if self.figures:
             parts.append(html.figures(self.figures))
-        for one in self.tables:
+        for table in self.tables:
             parts.append(
-                f'<h3 class="table">{escape(one.title)}</h3><p class="note">{escape(one.reading)}</p>'
-                f"{html.folded(one.table, sortable=True)}{html.table_export(one.name, one.table)}"
+                f'<h3 class="table">{escape(table.title)}</h3><p class="note">{escape(table.reading)}</p>'
+                f"{html.folded(table.table, sortable=True)}{html.table_export(table.name, table.table)}"
             )
         return "".join(parts)
 
@@ -69,21 +69,25 @@ class Finding(NamedTuple):
         parts += markdown.missing(self.missing)
         for figure in self.figures:
             parts += markdown.figure(figure)
-        for one in self.tables:
-            parts += [f"### {markdown.escaped(one.title)}", markdown.escaped(one.reading), markdown.table(one.table)]
+        for table in self.tables:
+            parts += [
+                f"### {markdown.escaped(table.title)}",
+                markdown.escaped(table.reading),
+                markdown.table(table.table),
+            ]
         return "\n\n".join(part for part in parts if part)
 
     def _repr_html_(self) -> str:
         said = "".join(f"<p>{escape(sentence)}</p>" for sentence in (*self.sentences, *self.missing))
         drawn = "".join(
-            f"<h4>{escape(one.title)}</h4><p>{escape(one.finding)}</p>{svg_file(one)}<p><small>{escape(one.reading)}"
+            f"<h4>{escape(figure.title)}</h4><p>{escape(figure.finding)}</p>{svg_file(figure)}<p><small>{escape(figure.reading)}"
             "</small></p>"
-            for one in self.figures
-            if one.drawable
+            for figure in self.figures
+            if figure.drawable
         )
         tables = "".join(
-            f"<h4>{escape(one.title)}</h4><p><small>{escape(one.reading)}</small></p>{html.folded(one.table)}"
-            for one in self.tables
+            f"<h4>{escape(table.title)}</h4><p><small>{escape(table.reading)}</small></p>{html.folded(table.table)}"
+            for table in self.tables
         )
         return f"<h3>{escape(self.title)}: {escape(self.subject)}</h3>{said}{drawn}{tables}"
 
@@ -96,12 +100,12 @@ _FEW = 8  # letters that are listed
 
 def page(subject: str, findings: Sequence[Finding], *, static: bool = False, command: str | None = None) -> str:
     title = f"{findings[0].title}: {subject}" if len(findings) == 1 else f"Inspection of {subject}"
-    links = "".join(f'<a href="#lens-{one.lens}">{escape(one.title)}</a>' for one in findings)
+    links = "".join(f'<a href="#lens-{finding.lens}">{escape(finding.title)}</a>' for finding in findings)
     nav = f"<nav>{links}</nav>" if len(findings) > 1 else ""
     parts = [f"<header><h1>{escape(title)}</h1>{nav}</header>"]
-    for one in findings:
-        head = f"<h2>{escape(one.title)}</h2>" if len(findings) > 1 else ""
-        parts.append(f'<section id="lens-{one.lens}">{head}{one.to_html()}</section>')
+    for finding in findings:
+        head = f"<h2>{escape(finding.title)}</h2>" if len(findings) > 1 else ""
+        parts.append(f'<section id="lens-{finding.lens}">{head}{finding.to_html()}</section>')
     if command:
         parts.append(
             "<section><h2>How it was made</h2><p>This command writes the page again:</p>"
@@ -117,16 +121,16 @@ def write(
         raise UserError(f"{str(folder)!r} is a file", fix="name a folder to write into")
     files = folder / "figures"
     make_folder(files, inside=folder)
-    record = {"subject": subject, "command": command, "findings": [one.as_dict() for one in findings]}
+    record = {"subject": subject, "command": command, "findings": [finding.as_dict() for finding in findings]}
     put(folder / "inspect.json", json.dumps(record, indent=1, allow_nan=False) + "\n")
-    put(folder / "inspect.md", "\n\n".join([f"# {subject}", *(one.to_markdown() for one in findings)]) + "\n")
-    for one in findings:
-        for figure in (figure for figure in one.figures if figure.drawable):
+    put(folder / "inspect.md", "\n\n".join([f"# {subject}", *(finding.to_markdown() for finding in findings)]) + "\n")
+    for finding in findings:
+        for figure in (figure for figure in finding.figures if figure.drawable):
             put(files / f"{figure.name}.csv", figure.csv())
             put(files / f"{figure.name}.svg", svg_file(figure))
             if find_spec("matplotlib") is not None:
                 paint(figure, files / f"{figure.name}.png")
-        for table in one.tables:
+        for table in finding.tables:
             put(files / f"{table.name}.csv", table.table.csv())
     path = folder / "inspect.html"
     put(path, page(subject, findings, static=static, command=command))
@@ -136,10 +140,10 @@ def write(
 def written_files(findings: Sequence[Finding], folder: Path) -> list[Path]:
     """The files of `write`; PNG files where matplotlib is installed."""
     found = [folder / f"inspect.{kind}" for kind in ("html", "json", "md")]
-    for one in findings:
-        for figure in (figure for figure in one.figures if figure.drawable):
+    for finding in findings:
+        for figure in (figure for figure in finding.figures if figure.drawable):
             found += [folder / "figures" / f"{figure.name}.{kind}" for kind in ("csv", "svg", "png")]
-        found += [folder / "figures" / f"{table.name}.csv" for table in one.tables]
+        found += [folder / "figures" / f"{table.name}.csv" for table in finding.tables]
     return found
 
 
@@ -148,7 +152,7 @@ def letters_without_font(findings: Sequence[Finding] = ()) -> str | None:
     if find_spec("matplotlib") is None:
         return None
     boxes = sorted(
-        set().union(*(missing_glyphs(figure) for one in findings for figure in one.figures if figure.drawable))
+        set().union(*(missing_glyphs(figure) for finding in findings for figure in finding.figures if figure.drawable))
     )
     if not boxes:
         return None

@@ -46,7 +46,7 @@ class Inspection(NamedTuple):
         >>> inspection.finding("surprise").title
         'Surprise'
         """
-        return next(one for one in self.findings if one.lens == find_lens(lens).name)
+        return next(finding for finding in self.findings if finding.lens == find_lens(lens).name)
 
     def write(self, folder: "str | Path", *, static: bool = False, command: str | None = None) -> Path:
         """Write `inspect.html`, `inspect.md`, `inspect.json`, and every figure and table as a file.
@@ -81,7 +81,7 @@ class Inspection(NamedTuple):
         return f"Inspection({self.subject!r}: {', '.join(one.lens for one in self.findings)})"
 
     def _repr_html_(self) -> str:
-        return "".join(one._repr_html_() for one in self.findings)
+        return "".join(finding._repr_html_() for finding in self.findings)
 
 
 def apply_lens(

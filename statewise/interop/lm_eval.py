@@ -51,7 +51,7 @@ class StatewiseLM(LM):  # type: ignore[misc]  # it has no types
     def _continuation(self, context: str, text: str) -> tuple[float, bool]:
         """How likely the text is after the context, and whether it is what greedy decoding writes."""
         encode = self.run.tokenizer.encode
-        ids, before = [int(one) for one in encode(context + text)], len(encode(context))
+        ids, before = [int(token) for token in encode(context + text)], len(encode(context))
         *known, last = [self._end, *ids[:before]]
         if self._context is None or self._context[0] != tuple(known):
             state = None if not known else self._read(None, known)

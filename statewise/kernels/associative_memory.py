@@ -15,6 +15,12 @@ from statewise.kernels.with_triton import load
 
 Inputs = tuple[Tensor, ...]  # along time, [B, T, H, ...]: queries, keys, values, then one number a head or two
 Form = Callable[[Inputs, Tensor, Tensor | None], tuple[Tensor, Tensor]]
+_WIDEST = 128  # a key, whose chunk the registers of one program hold
+
+
+def too_wide(state_KV: Tensor) -> str | None:
+    """Why Triton's kernels cannot take this state; None when they can."""
+    return f"it takes keys up to {_WIDEST} wide" if state_KV.shape[-2] > _WIDEST else None
 
 
 def outer(k_K: Tensor, v_V: Tensor) -> Tensor:
@@ -34,7 +40,11 @@ def read(q_K: Tensor, s_KV: Tensor) -> Tensor:
 def run(
     op: str, choice: Choice, forms: dict[str, Form], inputs: Inputs, s_BHKV: Tensor, lengths_B: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """What is read at each time step, and the state after the last; both in float32 at least."""
+    """What is read at each time step, and the state after the last, in float32 at least.
+
+    Where Triton runs and queries, keys and values are bfloat16, so is what is read: it is rounded once, from sums in
+    float32, and half as much is moved.
+    """
     exact = not is_autocast(s_BHKV)
     with no_autocast(s_BHKV):
         if choice.implementation == "triton":  # which widens in registers what it reads

@@ -1,8 +1,9 @@
-"""What kernels share along the time axis: row ends, chunks, the last inputs as a state, a wide enough dtype.
+"""What kernels share along the time axis: row ends, chunks, the last inputs as a state, memory, a wide enough dtype.
 
 Time is axis 1 of every input. B batch, T time, N chunks, C time steps in a chunk, S remembered time steps.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -58,3 +59,19 @@ def extend(past_BS: Tensor, x_BT: Tensor, lengths_B: Tensor | None) -> tuple[Ten
 def beyond(lengths_B: Tensor, time: int) -> Tensor:
     """`[B, T]`: true where a row has ended."""
     return torch.arange(time, device=lengths_B.device) >= lengths_B[:, None]
+
+
+def row_lengths(like_BT: Tensor, lengths_B: Tensor | None) -> Tensor:
+    """As many time steps as each row has: all, unless it is told otherwise."""
+    length_B = torch.full(like_BT.shape[:1], like_BT.shape[1], dtype=torch.int64, device=like_BT.device)
+    return length_B if lengths_B is None else torch.minimum(lengths_B.to(length_B), length_B)
+
+
+def unwritten(ragged: bool) -> Callable[..., Tensor]:
+    """What makes a tensor for results: past a row's end nothing is written, so there it must be 0 beforehand."""
+    return torch.zeros if ragged else torch.empty
+
+
+def dense(*parts: Tensor) -> tuple[Tensor, ...]:
+    """With the last axis side by side in memory; copied only where it is not."""
+    return tuple(part if part.stride(-1) == 1 else part.contiguous() for part in parts)

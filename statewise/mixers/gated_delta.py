@@ -14,6 +14,7 @@ from statewise.core import state_type
 from statewise.kernels import Choice, Wish, no_autocast
 from statewise.kernels.few_rows import linear
 from statewise.kernels.gated_delta import choice, gated_delta
+from statewise.kernels.layer_norm import norm
 from statewise.layers import check_heads, fill_decay
 from statewise.mixers.parallel import ParallelMixer, Window, convolved, empty_window, fill_taps
 from statewise.mixers.recurrent import MixerOptions
@@ -90,7 +91,7 @@ class GatedDelta(ParallelMixer[GatedDeltaState]):
         if self.w_decay_HI is not None and self.log_rate_H is not None:
             g_BTH = -self.log_rate_H.exp() * F.softplus(F.linear(x_BTI, self.w_decay_HI, self.b_decay_H))
         y_BTHK, s_BHKK = gated_delta(q_BTHK, k_BTHK, v_BTHK, beta_BTH, g_BTH, state.s_BHKK, lengths_B, wish=wish)
-        y_BTD = F.rms_norm(y_BTHK.to(self.like), self.gain_K.shape, self.gain_K, eps=1e-5).flatten(-2)
+        y_BTD = norm(y_BTHK, self.gain_K, None, 1e-5, centred=False, for_products=True).flatten(-2)
         if self.w_gate_DI is not None:
             y_BTD = y_BTD * F.silu(linear(x_BTI, self.w_gate_DI))
         return linear(y_BTD, self.w_out_DD), GatedDeltaState(s_BHKK, window)
@@ -102,4 +103,4 @@ def unit(x_BTHK: Tensor) -> Tensor:
     # A norm by the root of the mean is √K times that: one kernel, where its parts would be five.
     shrunk_K = x_BTHK.new_full((head,), head**-0.5)
     with no_autocast(x_BTHK):
-        return F.rms_norm(x_BTHK, (head,), shrunk_K, eps=1e-6 / head)
+        return norm(x_BTHK, shrunk_K, None, 1e-6 / head, centred=False)

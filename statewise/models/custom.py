@@ -143,7 +143,7 @@ def _of_file(named: str | Path) -> tuple[CustomMixer, ...]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        beside = sorted(str(one) for one in path.parent.glob("*.py"))
+        beside = sorted(str(file) for file in path.parent.glob("*.py"))
         fix = nearest(str(path), beside) if beside else "name a file that exists"
         raise UserError(f"the mixer file {str(path)!r} cannot be read: {error}", fix=fix) from None
     return _classes(Source(str(path.absolute()), text), match["name"])

@@ -39,7 +39,7 @@ def explain(
         except UserError as error:  # the requested implementation is not available here
             found.append(Explained(name, "", None, error.what))
             refusal = error
-    if refusal is not None and all(one.implementation is None for one in found):
+    if refusal is not None and all(choice_found.implementation is None for choice_found in found):
         raise refusal
     return found
 

@@ -6,7 +6,6 @@ texts beside it in that model's batch; the engine goes on. It is dead only if it
 
 import asyncio
 import logging
-import os
 import threading
 import time
 from collections import deque
@@ -161,10 +160,8 @@ class Engine(AnyEngine):
     # ---------------------------------------------------------------- in the engine's thread
 
     def _run(self) -> None:
-        if not self.spec.batch_invariant:  # `generate` computes with all of them
-            # One core is for the event loop: threads that wait for each other must not wait for it, too.
-            spare = max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) - 1))
-            torch.set_num_threads(self.spec.threads or spare)
+        if self.spec.threads is not None and not self.spec.batch_invariant:  # `generate` computes with all of them
+            torch.set_num_threads(self.spec.threads)
         with torch.no_grad():
             while not self._stopping:
                 self._turn_began = time.monotonic()

@@ -37,7 +37,7 @@ def load_published(name: str) -> tuple[dict[str, Any], ReproductionSpec]:
     try:
         reproduction = ReproductionSpec.model_validate(table.pop("reproduction", {}))
     except ValidationError as error:
-        lines = [f"  reproduction.{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        lines = [f"  reproduction.{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
         raise UserError(f"recipe {str(path)!r} is not a published one:\n" + "\n".join(lines)) from None
     return table, reproduction
 

@@ -25,7 +25,7 @@ class ServingSpec(Spec):
     replicas: int = Field(2, ge=1, le=256, description="copies of the models on a cluster")
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1")
     threads: int | None = Field(
-        None, ge=1, le=1024, description="threads that compute on a CPU; default: one less than there are cores"
+        None, ge=1, le=1024, description="threads that compute on a CPU; default: one for each core"
     )
     slots: int = Field(32, ge=1, le=65536, description="texts generated at once, of each model")
     queue: int = Field(64, ge=0, le=1 << 20, description="texts that wait for a slot; more are refused")

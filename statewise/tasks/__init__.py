@@ -5,7 +5,6 @@ from statewise.tasks.answers import Answers as Answers
 from statewise.tasks.answers import Course as Course
 from statewise.tasks.dispatch import TASKS as TASKS
 from statewise.tasks.dispatch import compared_data as compared_data
-from statewise.tasks.dispatch import evaluation_packages as evaluation_packages
 from statewise.tasks.dispatch import load as load
 from statewise.tasks.dispatch import metric_names as metric_names
 from statewise.tasks.dispatch import metric_tables as metric_tables

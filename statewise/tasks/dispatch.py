@@ -70,11 +70,6 @@ def metric_tables(spec: AnyRunSpec) -> list[str]:
     return [name for name, kind in fields if kind == dict[int, float]]
 
 
-def evaluation_packages(task: str) -> tuple[str, ...]:
-    """What an evaluation of this task imports, and what takes a while."""
-    return TASKS[task].run._packages if task in TASKS else ()
-
-
 def compared_data(task: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The settings of the data that runs must share to be compared; and, for metrics per token, those of tokens."""
     return TASKS[task].job.question, TASKS[task].job.tokens

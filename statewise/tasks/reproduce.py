@@ -158,6 +158,8 @@ def judge(
         metric=metric or reproduction.metric,
         found=figure,
         figures=tuple(figures),
+        runs=runs,
+        seconds=seconds,
         published=None if published is None else published.figure,
         source=None if published is None else published.source,
         goal=None if goal is None else goal.figure,
@@ -170,8 +172,6 @@ def judge(
         changed=changed,
         evaluated=evaluated,
         note=note,
-        seconds=seconds,
-        runs=runs,
     )
 
 

@@ -40,7 +40,6 @@ class Run(ABC):
     """
 
     _evaluation: ClassVar[type[Any]]  # what `evaluate` returns
-    _packages: ClassVar[tuple[str, ...]] = ()  # that an evaluation imports, and that take a while
     _changeable: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # settings by their table that need no training
 
     path: Path

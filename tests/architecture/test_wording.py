@@ -94,6 +94,9 @@ def prose(page: str) -> str:
 
 def test_pages_are_in_plain_words() -> None:
     pages = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "docs").rglob("*.md")}
+    pages |= {
+        path.relative_to(ROOT).as_posix(): path for path in (ROOT / "book").rglob("*.md") if "_build" not in path.parts
+    }
     pages |= {name: ROOT / name for name in ("README.md", "CONTRIBUTING.md")}
     found = [
         f"{name}: {match[0]!r}, say: {better}"

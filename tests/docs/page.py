@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+HEADING = re.compile(r"^#+ +(.+?)\s*$", re.MULTILINE)
 FILE = re.compile(r"# (\w+\.py)\n")
 
 
@@ -28,6 +29,12 @@ def runnable(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     blocks = [Block(match[1], match[2], text.count("\n", 0, match.start()) + 2) for match in BLOCK.finditer(text)]
     return [block for block in blocks if block.language in ("sh", "bash", "python")]
+
+
+def anchors(page: Path) -> set[str]:
+    """Of its headings, as git hosts and MyST write them."""
+    headings = HEADING.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def without_make(code: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from page import BLOCK, ROOT, runnable
+from page import ROOT, anchors, runnable
 from user_environment import WARM, User
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -17,7 +17,6 @@ LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
 PICTURE = re.compile(r"!\[[^\]]+\]\((\w[\w-]*\.svg)\)")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 NEAR = 1.5  # pixels: other versions of PyTorch round differently
-HEADING = re.compile(r"^#+ +(.+?)\s*$", re.MULTILINE)
 
 
 def name_of(page: Path) -> str:
@@ -68,11 +67,6 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.exists(), f"{name_of(page)} links to {link}"
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), f"{name_of(page)} links to {link}"
-
-
-def anchors(page: Path) -> set[str]:
-    headings = HEADING.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_chinese_readme_shows_the_same_commands() -> None:

@@ -18,9 +18,11 @@ os.environ["TRITON_INTERPRET"] = "1"
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import numpy as np
 import test_linear_attention_forms
 import torch
-from forms import BATCH, difference, noise, ragged
+import triton.language as tl
+from forms import BATCH, difference, everything, noise, ragged
 from test_linear_attention_forms import case as linear_case
 from test_linear_attention_forms import form as linear_form
 from test_ttt_forms import SHAPES, case, form
@@ -61,6 +63,22 @@ def a_mask_is_of_booleans() -> None:
             return real(self, *args)
 
         setattr(interpreter.InterpreterBuilder, name, patched)
+
+
+def products_in_bfloat16() -> None:
+    """Which it holds as whole numbers of 16 bits, and would multiply as such."""
+    real: Callable[..., object] = interpreter.InterpreterBuilder.create_dot
+
+    def patched(self: object, a: object, b: object, *more: object) -> object:
+        wide = (
+            interpreter.TensorHandle((part.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+            if part.dtype.scalar == tl.bfloat16
+            else part
+            for part in (a, b)
+        )
+        return real(self, *wide, *more)
+
+    interpreter.InterpreterBuilder.create_dot = patched
 
 
 def in_float32(values: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -127,7 +145,7 @@ def scan_form(run: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tup
 def short_convolution() -> Iterator[Case]:
     """Rows shorter than what is remembered; channels of more than one program; a slice of something wider; one tap."""
     module = importlib.import_module("statewise.kernels.short_convolution.triton")
-    module._CHANNELS = 16
+    module._TIME_STEPS, module._CHANNELS = 16, 16
     for time, taps, silu, rows in (
         (1, 4, True, None),
         (2, 4, False, ragged(2)),
@@ -158,35 +176,61 @@ def in_slices(run: Callable[..., object]) -> Callable[..., object]:
     return of_one
 
 
+def in_bfloat16(values: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Queries, keys and values; what is beside them stays in float32."""
+    return [value.bfloat16() if n < 3 else value.float() for n, value in enumerate(values)]
+
+
+def small_chunks(columns: int = 16) -> None:
+    """Chunks of 32 time steps, and of a state several programs' columns."""
+    module = importlib.import_module("statewise.kernels.chunk_autograd")
+    module._CHUNK = {torch.float32: 32, torch.bfloat16: 32}
+    module._WIDE = module._NARROW = dict.fromkeys(module._WIDE, module.Launch(columns, 4, 1))
+
+
+def in_half_precision(run: Callable[..., object], expected: Callable[..., object], *, delta: bool) -> Case:
+    """Products in bfloat16. The interpreter cuts digits off where a GPU rounds, so errors are twice a GPU's."""
+    test_linear_attention_forms.VALUE = 20
+    inputs, states = linear_case(70, delta=delta, decay=0.3)
+    inputs = [part.float().double() for part in in_bfloat16(inputs)]
+    exact = everything(expected, inputs, states, ragged(70))
+    found = everything(run, in_bfloat16(inputs), in_float32(states), ragged(70))
+    error = max(float((a.double() - b).norm() / b.norm()) for a, b in zip(found, exact, strict=True))
+    return "bfloat16", 0.0 if error < 0.03 else error
+
+
 def linear_attention() -> Iterator[Case]:
     module = importlib.import_module("statewise.kernels.linear_attention.triton")
-    module._CHUNK = 16
-    for time, decay in ((1, 0.3), (37, 0.3), (33, 0.0), (18, 30.0)):
-        for rows in (None, ragged(time)):
-            inputs, states = linear_case(time, delta=False, decay=decay)
-            run, expected = (linear_form(m.linear_attention) for m in (module, naive_linear))
-            error = difference(run, expected, in_float32(inputs), in_float32(states), rows)
-            yield f"time={time} decay={decay} ragged={rows is not None}", error
+    small_chunks()
+    run, expected = (linear_form(m.linear_attention) for m in (module, naive_linear))
+    for time, decay, value, rows in (
+        (1, 0.3, 3, None),
+        (70, 0.3, 20, ragged(70)),
+        (33, 0.0, 3, None),
+        (40, 30.0, 35, ragged(40)),
+    ):
+        test_linear_attention_forms.VALUE = value
+        inputs, states = linear_case(time, delta=False, decay=decay)
+        error = difference(run, expected, in_float32(inputs), in_float32(states), rows)
+        yield f"time={time} decay={decay} value={value} ragged={rows is not None}", error
     inputs, states = linear_case(20, delta=False, decay=0.3)
     yield "slices", difference(in_slices(run), in_slices(expected), in_float32(inputs), in_float32(states), ragged(20))
-    module._WIDEST, module._NARROWEST = 4, 2
-    for value, pieces in ((6, 2), (5, 1), (12, 3)):
-        test_linear_attention_forms.VALUE = value
-        inputs, states = linear_case(20, delta=False, decay=0.3)
-        error = difference(run, expected, in_float32(inputs), in_float32(states), ragged(20))
-        yield f"values in {pieces} pieces", error if module._pieces(value) == pieces else float("inf")
+    yield in_half_precision(run, expected, delta=False)
+    test_linear_attention_forms.KEY = 70
+    inputs, states = linear_case(35, delta=False, decay=0.3)
+    yield "keys in two parts", difference(run, expected, in_float32(inputs), in_float32(states), ragged(35))
 
 
 def gated_delta() -> Iterator[Case]:
     """Columns of more than one program, keys that are all the same, and numbers that do not lie side by side."""
     module = importlib.import_module("statewise.kernels.gated_delta.triton")
-    module._CHUNK, module._TILE = 16, 16 * 16
+    small_chunks()
     run, expected = (linear_form(m.gated_delta) for m in (module, naive_delta))
     for time, decay, value, rows in (
         (1, 0.3, 3, None),
-        (37, 0.3, 20, ragged(37)),
-        (18, 0.0, 3, None),
-        (18, 30.0, 3, ragged(18)),
+        (70, 0.3, 20, ragged(70)),
+        (33, 0.0, 3, None),
+        (40, 30.0, 3, ragged(40)),
     ):
         test_linear_attention_forms.VALUE = value
         inputs, states = linear_case(time, delta=True, decay=decay)
@@ -196,6 +240,10 @@ def gated_delta() -> Iterator[Case]:
         yield f"time={time} decay={decay} value={value} ragged={rows is not None}", error
     inputs, states = linear_case(20, delta=True, decay=0.3)
     yield "slices", difference(in_slices(run), in_slices(expected), in_float32(inputs), in_float32(states), ragged(20))
+    yield in_half_precision(run, expected, delta=True)
+    test_linear_attention_forms.KEY = 70
+    inputs, states = linear_case(35, delta=True, decay=0.3)
+    yield "keys in two parts", difference(run, expected, in_float32(inputs), in_float32(states), ragged(35))
 
 
 def cross_entropy() -> Iterator[Case]:
@@ -374,6 +422,7 @@ def second_order() -> Iterator[Case]:
 if __name__ == "__main__":
     one_number_is_a_number()
     a_mask_is_of_booleans()
+    products_in_bfloat16()
     torch.use_deterministic_algorithms(True)  # which fills new memory with NaN: what nobody writes shows
     if len(sys.argv) > 1:
         print(json.dumps(dict(globals()[sys.argv[1]]())))

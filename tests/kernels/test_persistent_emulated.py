@@ -212,7 +212,9 @@ def test_what_nobody_gives_is_zero_and_what_nobody_wants_is_not_written(launch: 
         assert error < 5e-3, (key, error)
 
 
-@pytest.mark.parametrize("name", ["lstm-wide", "lstm-wide-parts", "lstm-polled"])
+@pytest.mark.parametrize(
+    "name", ["lstm-polled", *(pytest.param(name, marks=pytest.mark.slow) for name in ("lstm-wide", "lstm-wide-parts"))]
+)
 def test_a_wait_in_vain_ends_with_an_alarm(launch: Launch, name: str) -> None:
     """One cluster never comes. What the others leave cannot be taken for a state."""
     plan, data = PAIRS[name][0], draw(PAIRS[name][0])

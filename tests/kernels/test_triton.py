@@ -29,6 +29,7 @@ from statewise.kernels import short_convolution as convolution_op
 from statewise.kernels import ttt as ttt_op
 from statewise.kernels.attention import attend_, with_room
 from statewise.kernels.choice import force
+from statewise.kernels.gpu import KNOWN
 from statewise.kernels.layer_norm import naive as naive_norm
 from statewise.kernels.rotary import naive as naive_rotary
 from statewise.kernels.with_triton import load, obstacle, with_triton
@@ -96,12 +97,12 @@ def test_what_the_kernel_cannot_do_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         assert ttt_op.choice((square,), mini_batch=16).implementation == "triton"
         assert ttt_op.choice((torch.zeros(2, 8, 32), torch.zeros(2, 32, 8)), mini_batch=16).implementation == "triton"
         assert scan_op.choice(square).implementation == "triton"
-        assert linear_op.choice(torch.zeros(64, 65)).implementation == "triton"
+        assert linear_op.choice(torch.zeros(128, 65)).implementation == "triton"
         assert delta_op.choice(torch.zeros(128, 200)).implementation == "triton"
     assert "heads up to 64 wide" in ttt_op.choice((wide,), mini_batch=16).reason
     assert "mini-batches up to 64" in ttt_op.choice((square,), mini_batch=65).reason
-    assert "states up to 8192 numbers" in linear_op.choice(torch.zeros(128, 65)).reason
-    assert "keys up to 128 wide" in delta_op.choice(torch.zeros(129, 64)).reason
+    for op in (linear_op, delta_op):
+        assert "keys up to 128 wide" in op.choice(torch.zeros(129, 64)).reason
 
 
 def test_where_it_can_run_it_is_the_first_choice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,8 +131,28 @@ def test_products_inside_autocast_need_not_be_exact(op, monkeypatch: pytest.Monk
         with torch.autocast("cpu", torch.bfloat16, enabled=narrows):
             getattr(op, name)(x, x, x, *gates, s)
     assert asked == [True, False]
-    sizes = import_module("statewise.kernels.tiles").walk_sizes
-    assert [sizes(x, x, chunk=32, exact=exact)["PRECISION"] for exact in asked] == ["tf32x3", "tf32"]
+
+
+@needs_triton
+def test_products_are_exact_in_float32_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks = import_module("statewise.kernels.chunk_autograd")
+    ways = []
+    monkeypatch.setattr(chunks._Memory, "apply", lambda *given: ways.append(given[-1]) or given[:2])
+    s = torch.zeros(1, 1, 4, 4)
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        x = torch.zeros(1, 2, 1, 4, dtype=dtype)
+        chunks.remember((x, x, x, x[..., 0]), s, None, exact=True, again=linear_op.chunked.linear_attention)
+    found = [(way.kind, way.exact) for way in ways]
+    assert found == [(torch.float32, True), (torch.float32, False), (torch.bfloat16, False)]
+
+
+@needs_triton
+def test_a_walk_is_pipelined_where_shared_memory_holds_it() -> None:
+    chunks = import_module("statewise.kernels.chunk_autograd")
+    for name, stages in (("8.0", 1), ("8.6", 1), ("9.0", 3), ("10.0", 3), ("12.0", 1)):
+        assert chunks.launch_of("states", torch.bfloat16, KNOWN[name].shared_bytes).stages == stages
+        assert chunks.launch_of("outputs", torch.bfloat16, KNOWN[name].shared_bytes).stages == 1
+    assert chunks.launch_of("states", torch.float32, KNOWN["9.0"].shared_bytes).stages == 1
 
 
 def on_device(values: list[Tensor], dtype: torch.dtype) -> list[Tensor]:

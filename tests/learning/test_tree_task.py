@@ -29,7 +29,7 @@ def learned(*settings: str) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("settings", "least"),
     [
-        (["model.kind=composition", "data.binarise=left"], 0.97),
+        pytest.param(["model.kind=composition", "data.binarise=left"], 0.97, marks=pytest.mark.slow),
         (["model.kind=nary", "data.binarise=left"], 0.97),
         (["model.kind=child_sum"], 0.9),
     ],

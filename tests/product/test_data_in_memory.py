@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -295,7 +295,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 # -------------------------------------------------------------------- the same content, the same weights
 
 
-@pytest.mark.parametrize(("name", "kind"), KINDS, ids=lambda part: part.replace(" ", "-"))
+def by_day() -> Iterator[Any]:
+    """Every task and every kind of object by day, all pairs at night."""
+    tasks, kinds = set(), set()
+    for task, kind in KINDS:
+        seen = task in tasks and kind in kinds
+        tasks.add(task)
+        kinds.add(kind)
+        yield pytest.param(task, kind, marks=[pytest.mark.slow] if seen else [])
+
+
+@pytest.mark.parametrize(("name", "kind"), [*by_day()], ids=lambda part: part.replace(" ", "-"))
 def test_memory_gives_the_weights_and_the_metrics_that_a_file_gives(
     name: str, kind: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

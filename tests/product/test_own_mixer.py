@@ -137,7 +137,14 @@ def test_weights_that_do_not_fit_the_class_are_refused(here: Path, tmp_path: Pat
         sw.load("runs/fading_sum", mixer=changed)
 
 
-@pytest.mark.parametrize("task", ["classification", "tagging", "forecasting", "translation", "tree"])
+@pytest.mark.parametrize(
+    "task",
+    [
+        "forecasting",
+        "translation",
+        *(pytest.param(t, marks=pytest.mark.slow) for t in ("classification", "tagging", "tree")),
+    ],
+)
 def test_every_task_reads_with_it(here: Path, tmp_path: Path, task: str) -> None:
     small = ("--set", "train.steps=2", "--set", "train.batch=2", "--set", "model.width=6", "--quiet")
     said = call("train", task, *OWN, *small, "--out", str(tmp_path / "run"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from covering import covered
 from tiny_run import BASE, FAMILIES, at, call, evidence, options, resume, start, write_text
 
 from statewise.disk import locked
@@ -58,8 +59,7 @@ def failing(owner: Any, name: str, number: int, run: Callable[[], Any], error: E
     return caught.value
 
 
-@pytest.mark.parametrize("kind", FAMILIES)
-@pytest.mark.parametrize("number", [1, 3])
+@covered("kind, number", list(FAMILIES), [1, 3], strength=1)
 def test_a_failing_evaluation(kind: str, number: int, text: Path, tmp_path: Path) -> None:
     settings = {**FAMILIES[kind], "train.save_every": 1000}
     whole = evidence(start(kind, text, tmp_path / "whole", settings))

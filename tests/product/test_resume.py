@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from covering import covered
 from tiny_run import BASE, FAMILIES, Cut, Heard, at, call, crash, evidence, resume, sha256, start, write_text
 
 from statewise.models import LINEAGE
@@ -35,7 +36,7 @@ def term() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind in ("gru", "elman") else []) for kind in FAMILIES]
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind != "lstm" else []) for kind in FAMILIES]
 )
 def test_five_random_cuts_change_nothing(
     kind: str, text: Path, uncut: dict[str, dict[str, Any]], tmp_path: Path
@@ -103,8 +104,7 @@ def interrupt_evaluation(patch: pytest.MonkeyPatch, number: int) -> None:
     patch.setattr(LanguageModelJob, "evaluate", evaluate)
 
 
-@pytest.mark.parametrize("kind", FAMILIES)
-@pytest.mark.parametrize("number", [1, 2, 4])
+@covered("kind, number", list(FAMILIES), [1, 2, 4], strength=1)
 def test_a_signal_during_evaluation(
     kind: str, number: int, text: Path, uncut: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from statewise.cli.verify import _followed
 from statewise.models import ENCODERS
 from statewise.tasks import Finding, count_forms
 
-QUICK = ("recursive", "classifier", "grids", "tree-balanced")  # by day; the others at night
+QUICK = ("recursive", "classifier")  # by day; the others at night
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,10 @@ from statewise.serving.http import Server, listen
 from statewise.specs import ServingSpec
 from statewise.tasks import load
 
+TEXT = (
+    "the cat sat on the mat and the dog sat on the log, so the cat and the dog sat. " * 40
+)  # what runs are trained on
+
 
 class Said(NamedTuple):
     """A response."""

@@ -9,13 +9,12 @@ import pytest
 for _library in ("starlette", "uvicorn", "httptools", "uvloop"):
     pytest.importorskip(_library, reason="the extra `serve` is not installed")
 
-from asking import Client, Running, running  # noqa: E402
+from asking import TEXT, Client, Running, running  # noqa: E402
 from task_runs import STEPS, make_run, write_files  # noqa: E402
 
 from statewise.tasks import train  # noqa: E402
 from statewise.training.progress import Silent  # noqa: E402
 
-TEXT = "the cat sat on the mat and the dog sat on the log, so the cat and the dog sat. " * 40
 CHAT = (
     "{{ bos_token }}{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant: {% endif %}"

@@ -77,7 +77,31 @@ def test_a_bad_field_is_refused_by_its_name(client: Client, name: str, value: An
     assert said.seconds < 0.5  # a tenth of that where nothing else runs
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("structured_outputs", {"regex": "[.*"}),
+        ("response_format", {"type": "json_object"}),
+        ("grammar", "root ::= a"),
+        ("use_beam_search", True),
+        ("allowed_token_ids", [1]),
+        ("truncate_prompt_tokens", 4),
+        ("prompt_logprobs", -1),
+        ("prompt_embeds", ["AA=="]),
+    ],
+)
+def test_what_other_servers_can_do_is_refused_and_not_ignored(client: Client, name: str, value: Any) -> None:
+    error = check(client.ask("POST", COMPLETE, asked(**{name: value})), 400)
+    assert error["param"] == name
+    assert error["code"] == "unsupported_parameter"
+    for off in (None, False, [], {}, 0, {"type": "text"}):
+        if off != {"type": "text"} or name == "response_format":
+            assert client.ask("POST", COMPLETE, asked(**{name: off})).status == 200
+
+
 COMBINATIONS = [
+    ({"stream_options": {"include_usage": True}}, "stream_options"),
+    ({"stream": False, "stream_options": {"include_usage": None}}, "stream_options"),
     ({"n": 3, "best_of": 2}, "best_of"),
     ({"n": 1, "best_of": 2, "stream": True}, "best_of"),
     ({"max_tokens": 0}, "max_tokens"),
@@ -214,6 +238,7 @@ def test_a_bomb_is_not_unpacked(client: Client) -> None:
         ({"input": [{"role": "system", "content": "x"}]}, "input"),
         ({"input": [{"role": "user", "content": 5}]}, "input"),
         ({"input": "a", "instructions": "be kind"}, "instructions"),
+        ({"input": "a", "background": True}, "background"),
         ({"input": "a", "previous_response_id": "../x"}, "previous_response_id"),
         ({"input": "a", "max_output_tokens": -1}, "max_output_tokens"),
         ({"input": "a", "max_output_tokens": 5000}, "max_tokens"),
@@ -224,6 +249,11 @@ def test_a_bomb_is_not_unpacked(client: Client) -> None:
 )
 def test_a_bad_response_request(client: Client, body: dict[str, Any], param: str) -> None:
     assert check(client.ask("POST", RESPOND, {"model": "lstm", **body}), 400)["param"] == param
+
+
+def test_the_message_names_the_part_of_a_field(client: Client) -> None:
+    body = {"model": "lstm", "input": [{"role": "user", "content": "x"}, {"role": "nobody", "content": "x"}]}
+    assert "role: Input should be" in check(client.ask("POST", RESPOND, body), 400)["message"]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +275,10 @@ def test_a_bad_state_request(client: Client, body: dict[str, Any]) -> None:
 @pytest.mark.parametrize("verb", ROWS)
 @pytest.mark.parametrize(
     "rows",
-    [[], None, [None], {"a": object.__name__}, [[[[]]]], [5], ["/etc/passwd"], ["/etc/hostname.txt"], [""], [{}]],
+    [
+        *([], None, [None], {"a": object.__name__}, [[[[]]]], [5], ["/etc/passwd"], ["/etc/hostname.txt"], [""], [{}]),
+        {"": {}},
+    ],
 )
 def test_bad_rows_are_refused_and_never_name_files(client: Client, verb: str, rows: Any) -> None:
     """Some are valid rows of some task; no answer holds a file, no error is the server's."""

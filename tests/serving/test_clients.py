@@ -1,13 +1,17 @@
 """Clients that were written elsewhere: OpenAI's, LangChain's, lm-eval. Each is skipped where it is not installed."""
 
 import asyncio
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Running, running
+from asking import TEXT, Running, running
+from task_runs import STEPS
 
-from statewise.tasks import load
+from statewise.models import LINEAGE
+from statewise.tasks import load, train
+from statewise.training.progress import Silent
 
 
 @pytest.fixture(scope="module")
@@ -103,14 +107,29 @@ def test_langchain_invokes_streams_and_batches(address: str, live: Running) -> N
     assert model.batch(["the cat", "the cat"]) == [expected] * 2
 
 
-@pytest.mark.parametrize("name", ["lstm", "transformer", "bytes"])
-def test_lm_eval_measures_what_an_evaluation_does(name: str, folders: dict[str, Path]) -> None:
-    """Nats of whole documents, as its `loglikelihood_rolling` asks for them. Its tokenizer names no model."""
+SLOW = [pytest.param(row.name, marks=pytest.mark.slow) for row in LINEAGE if row.name not in ("lstm", "transformer")]
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, folders: dict[str, Path], tmp_path: Path) -> Path:
+    """A run of this name: of the folders that all tests use, or of the recipe, for a few steps."""
+    if request.param in folders:
+        return folders[request.param]
+    few = {} if request.param == "markov" else {**STEPS, "train.window": 8, "train.truncation": 8, "model.width": 16}
+    (tmp_path / "text.txt").write_text(TEXT)
+    train(request.param, settings=few, data=tmp_path / "text.txt", out=tmp_path / request.param, display=Silent())
+    return tmp_path / str(request.param)
+
+
+@pytest.mark.parametrize("folder", ["lstm", "transformer", "bytes", *SLOW], indirect=True)
+def test_lm_eval_measures_what_an_evaluation_does(folder: Path) -> None:
+    """Bits per byte of whole documents, as its `loglikelihood_rolling` asks for them. Its tokenizer names no model."""
     models = pytest.importorskip("lm_eval.models.openai_completions", reason="lm-eval is not installed")
     from lm_eval.api.instance import Instance
 
     texts = ["the dog sat on the mat", "so the cat and the dog sat."]
-    with running({name: folders[name]}) as live:
+    name = folder.name
+    with running({name: folder}) as live:
         client = live.client
         model = models.LocalCompletionsAPI(
             model=name,
@@ -138,6 +157,8 @@ def test_lm_eval_measures_what_an_evaluation_does(name: str, folders: dict[str, 
         )
         (text,) = model.generate_until([generated])
         assert text == client.complete(model=name, prompt="the cat", max_tokens=12, temperature=0)["choices"][0]["text"]
-    run = load(folders[name], device="cpu").with_settings(["data.evaluate_state=carried"])  # a whole document is read
+    run = load(folder, device="cpu").with_settings(["data.evaluate_state=carried"])  # a whole document is read
     evaluation = run.evaluate(texts)
+    bits = nats / math.log(2) / sum(len(text.encode()) for text in texts)
+    assert bits == pytest.approx(evaluation.bits_per_byte, abs=1e-4)
     assert nats / evaluation.tokens == pytest.approx(evaluation.nats_per_token, abs=1e-4)

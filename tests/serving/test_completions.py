@@ -104,12 +104,49 @@ def test_scores_of_a_prompt_are_those_of_an_evaluation(client: Client, folders: 
     end = client.ask("GET", "/tokenizer_info?model=lstm").json["eos_token_id"]
     ids = [end, *client.ask("POST", "/tokenize", {"model": "lstm", "prompt": text}).json["tokens"], end]
     made = client.complete(prompt=ids, max_tokens=0, logprobs=0, echo=True)["choices"][0]["logprobs"]
-    assert made["top_logprobs"] is None
+    assert made["top_logprobs"][1:] == [{name: own} for name, own in zip(made["tokens"], made["token_logprobs"])][1:]
     first, *logprobs = made["token_logprobs"]
     assert first is None
     evaluation = load(folders["lstm"], device="cpu").evaluate([text])
     assert len(logprobs) == evaluation.tokens
     assert math.isclose(-sum(logprobs) / len(logprobs), evaluation.nats_per_token, abs_tol=1e-5)
+
+
+def test_the_drawn_token_is_among_the_alternatives(client: Client) -> None:
+    """Even if others are more probable: at most one more than was asked for."""
+    asked = {"prompt": "the cat", "max_tokens": 20, "temperature": 5.0, "seed": 1}
+    for count in (0, 1, 3):
+        logprobs = client.complete(**asked, logprobs=count)["choices"][0]["logprobs"]
+        for token, own, top in zip(logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"]):
+            assert next(iter(top.items())) == (token, own)
+            assert max(count, 1) <= len(top) <= count + 1
+
+
+def test_tokens_are_ids_where_that_was_asked(client: Client) -> None:
+    asked = {"prompt": "the cat", "max_tokens": 4, "seed": 1, "logprobs": 2, "return_token_ids": True}
+    (plain,) = client.complete(**asked)["choices"]
+    (named,) = client.complete(**asked, return_tokens_as_token_ids=True)["choices"]
+    assert named["logprobs"]["tokens"] == [f"token_id:{token}" for token in plain["token_ids"]]
+    assert named["logprobs"]["text_offset"] == plain["logprobs"]["text_offset"]
+    for top, own in zip(named["logprobs"]["top_logprobs"], named["logprobs"]["tokens"]):
+        assert own in top
+        assert all(name.startswith("token_id:") for name in top)
+
+
+def test_every_chunk_counts_tokens_where_that_was_asked(client: Client) -> None:
+    asked = {"prompt": "the cat", "max_tokens": 6, "seed": 1, "ignore_eos": True}
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    *chunks, last = client.chunks(**asked, stream_options=options, return_token_ids=True)
+    seen = 0
+    for chunk in chunks:
+        seen += len(chunk["choices"][0]["token_ids"])
+        assert chunk["usage"]["prompt_tokens"] == 7
+        assert chunk["usage"]["completion_tokens"] >= seen
+        assert chunk["usage"]["total_tokens"] == 7 + chunk["usage"]["completion_tokens"]
+    assert chunks[-1]["usage"].items() <= last["usage"].items()
+    assert all(
+        "usage" not in chunk for chunk in client.chunks(**asked, stream_options={**options, "include_usage": False})
+    )
 
 
 def test_a_stream_has_the_same_scores(client: Client) -> None:
@@ -168,6 +205,8 @@ def test_characters_of_several_tokens_come_whole(client: Client) -> None:
     assert made["text"] == "né 猫"
     assert made["logprobs"]["text_offset"] == [0, 1, 1, 2, 3, 3, 3]
     assert made["logprobs"]["tokens"][1].startswith("token_id:")
+    shown = client.ask("POST", "/tokenize", {"model": "bytes", "prompt": "né", "return_token_strs": True}).json
+    assert shown["token_strs"] == ["n", "token_id:195", "token_id:169"]
 
 
 def test_many_requests_at_once_are_each_as_alone(client: Client, live: Running) -> None:

@@ -1,9 +1,11 @@
 """Clients that leave or do not read, more requests than places, signals, keys, and an engine that dies."""
 
 import json
+import os
 import random
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -67,20 +69,73 @@ def slowed(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.01) -> Iterator[N
 # ------------------------------------------------------------------ clients that leave
 
 
-def test_clients_that_leave_give_their_rows_back(small: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams and whole answers, running and waiting, at random tokens; another text is not changed."""
-    client, rng = small.client, random.Random(0)
-    asked = {"prompt": "the dog", "max_tokens": 60, "seed": 2}
+@pytest.mark.parametrize("clients", [72, pytest.param(504, marks=pytest.mark.slow)])
+def test_clients_that_leave_give_their_rows_back(small: Running, monkeypatch: pytest.MonkeyPatch, clients: int) -> None:
+    """Streams and whole answers, running and waiting, at random tokens. A row is free after one step, and another text
+    is not changed.
+    """
+    client, engine, rng = small.client, small.engine, random.Random(0)
+    asked = {"prompt": "the dog", "max_tokens": 60 * clients // 72, "seed": 2, "ignore_eos": True}
     alone = client.complete(**asked)["choices"][0]["text"]
+    files, turns, late, held = client.metric("process_open_files"), [0], [], []
+    cancel, turn, forget = engine.cancel, Scheduler.turn, Scheduler.cancel
+
+    def counted(self: Scheduler) -> bool:
+        turns[0] += 1
+        return turn(self)
+
+    def noted(jobs: Any) -> None:
+        given_up[id(jobs[0])] = turns[0]
+        cancel(jobs)
+
+    def forgotten(self: Scheduler, jobs: Any) -> None:
+        late.extend(turns[0] - given_up[id(job)] for job in jobs)
+        forget(self, jobs)
+
+    given_up: dict[int, int] = {}
+    monkeypatch.setattr(Scheduler, "turn", counted)
+    monkeypatch.setattr(Scheduler, "cancel", forgotten)
+    monkeypatch.setattr(engine, "cancel", noted)
     with slowed(monkeypatch, 0.002), ThreadPoolExecutor(1) as pool:
         survivor = pool.submit(client.complete, **asked)
-        for _ in range(12):
+        for _ in range(clients // 6):
             leaving = [raw_request(client.port, stream=bool(i % 2)) for i in range(6)]
             for connection in leaving:
                 time.sleep(rng.uniform(0, 0.02))
                 connection.close()
+            held.append(client.metric("state_bytes"))
         assert survivor.result()["choices"][0]["text"] == alone
         assert client.until_idle() < 1.0
+    assert len(late) > clients // 2
+    assert max(late) <= 1
+    half = len(held) // 2
+    assert max(held[half:]) <= max(held[:half]), "the memory of states grew"
+    assert client.metric("process_open_files") <= files
+
+
+def test_a_client_that_leaves_several_requests_is_no_error(small: Running, caplog: pytest.LogCaptureFixture) -> None:
+    """One connection, one request behind the other: only the first has begun when the client leaves."""
+    for stream in (True, False):
+        connection = raw_request(small.client.port, stream=stream)
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+        if stream:
+            assert connection.recv(10)
+        while not small.client.metric("requests_running"):
+            time.sleep(0.01)
+        connection.close()
+        small.client.until_idle()
+    assert caplog.text == ""
+
+
+def test_what_is_no_http_does_not_disturb_the_answer_before_it(small: Running) -> None:
+    whole = small.client.stream(**{**LONG, "max_tokens": 40})
+    connection = raw_request(small.client.port, stream=True, max_tokens=40)
+    connection.sendall(b"\0 nonsense\r\n\r\n")
+    said = read_all(connection)
+    assert said.count(b"HTTP/1.1 ") == 1
+    assert said.endswith(b"0\r\n\r\n")
+    texts = [json.loads(line[6:])["choices"][0]["text"] for line in said.split(b"\n") if line.startswith(b"data: {")]
+    assert "".join(texts) == "".join(json.loads(event)["choices"][0]["text"] for event in whole[:-1])
 
 
 def test_a_client_that_does_not_read_is_dropped(text_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,6 +380,27 @@ def test_an_error_of_our_own_has_the_same_form(
     assert not broken.endswith(b"0\r\n\r\n")
     assert "ZeroDivisionError" in caplog.text
     client.until_idle()
+
+
+def test_threads_sleep_while_they_wait(text_runs: dict[str, Path]) -> None:
+    """The variable is read when torch is loaded, so it is set before."""
+    code = """if True:
+        import os, sys
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                if name == "torch":
+                    print(os.environ["OMP_WAIT_POLICY"], flush=True)
+                    os._exit(0)
+        sys.meta_path.insert(0, Finder())
+        from statewise import cli
+        cli._run()
+    """
+    variables = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    command = [sys.executable, "-c", code, "serve", str(text_runs["lstm"]), "--port", "0"]
+    for expected in ("PASSIVE", "ACTIVE"):
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == expected
+        variables["OMP_WAIT_POLICY"] = "ACTIVE"  # the user's own choice is kept
 
 
 def test_what_is_wrong_with_the_command_is_said_before_anything_starts(

@@ -23,7 +23,14 @@ _SHORT = {"train.steps": 2, "train.batch": 4, "train.evaluate_tokens": 200, "tra
 _QUICK = ("cost", "forecast", "prediction", "truncation")
 _STUDIES = [name for name in study_names() if load_story(name).alone]
 _opener = Opener()
-_LARGE = ("chain-vs-tree", "direction", "termination")  # whose data take seconds to read
+_LARGE = (
+    "chain-vs-tree",
+    "context",
+    "direction",
+    "memory",
+    "passages",
+    "termination",
+)  # whose data take seconds to read
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def along(reader: Reader, source: Any) -> tuple[torch.Tensor, Any]:
     return y_BC, state
 
 
-@covered("model, both, values", NAMED, [False, True], [None, 3])
+@covered("model, both, values", NAMED, [False, True], [None, 3], strength=1)
 def test_a_classifier(model: dict[str, Any], both: bool, values: int | None) -> None:
     spec = spec_of("classification", model=model, reader={"bidirectional": both})
     enters = {"vocab": 11} if values is None else {"values": values}

@@ -26,7 +26,7 @@ class Asked(NamedTuple):
 def disputed(results: Results) -> list[Asked]:
     """Of a seed that all entries have, so that all saw the same rows; rows that about half get right come first."""
     answers = _of_one_seed(results)
-    shared = [one for one in next(iter(answers.values()), {}) if all(one in table for table in answers.values())]
+    shared = [row for row in next(iter(answers.values()), {}) if all(row in table for table in answers.values())]
     rows = [
         Asked(given, truth, {entry: answers[entry][given, asked, truth] for entry in answers})
         for given, asked, truth in shared

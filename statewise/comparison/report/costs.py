@@ -121,7 +121,7 @@ def standings(results: Results, ranking: Ranking) -> Figure:
 
 def by_number(results: Results, ranking: Ranking) -> list[Figure]:
     """A line per entry, for other metrics of the study that are tables by a number, such as accuracy by distance."""
-    return [_by_number(results, ranking, *one) for one in results.also().items() if len(one[1]) > 1]
+    return [_by_number(results, ranking, *item) for item in results.also().items() if len(item[1]) > 1]
 
 
 def _by_number(results: Results, ranking: Ranking, table: str, names: list[str]) -> Figure:
@@ -134,7 +134,7 @@ def _by_number(results: Results, ranking: Ranking, table: str, names: list[str])
         means, low, high = ([of(values) for _, values in there] for of in (fmean, min, max))
         x = tuple(place for place, _ in there)
         series.append(Series(entry, x, tuple(means), tuple(low), tuple(high), entry=entry))
-    ends = {one.name: one.y[-1] for one in series if one.x and one.x[-1] == places[-1]}
+    ends = {curve.name: curve.y[-1] for curve in series if curve.x and curve.x[-1] == places[-1]}
     ordered = sorted(ends, key=lambda name: ends[name], reverse=metric_of(table).better == "higher")
     best, worst = ordered[0], ordered[-1]
     equal = [name for name in ordered if ends[name] == ends[best]]

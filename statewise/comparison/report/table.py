@@ -156,17 +156,17 @@ def search_table(results: Results) -> Table | None:
     rows = []
     for name in results.order:
         chosen = results.final[name][0].settings if name in results.final else None
-        tries = [one for one in results.search if one.entry == name]
+        tries = [attempt for attempt in results.search if attempt.entry == name]
         sign = 1 if results.study.better == "lower" else -1
         best = min(
-            (one for one in tries if one.settings == chosen),
+            (attempt for attempt in tries if attempt.settings == chosen),
             key=lambda one: sign * one.figures[results.study.metric],
             default=None,
         )
-        for one in tries:
-            mark = "chosen" if one is best else ""
-            figure = one.figures[results.study.metric]
-            rows.append((words(name), words(settings_text(one.settings)), Cell(figure, plain(figure)), words(mark)))
+        for attempt in tries:
+            mark = "chosen" if attempt is best else ""
+            figure = attempt.figures[results.study.metric]
+            rows.append((words(name), words(settings_text(attempt.settings)), Cell(figure, plain(figure)), words(mark)))
         rows += [
             (words(name), words(NONE), Cell(None, "failed"), words(failure.error))
             for failure in failed
@@ -280,7 +280,7 @@ def _informative(table: Table, *, kept: Collection[str]) -> Table:
 
 def off(results: Results, solved: Mapping[str, Entry], name: str, kind: HeldKind) -> float | None:
     """Relative deviation of an entry from the budget; None where it is outside the budget."""
-    held = next((one for one in solved[name].held if one.kind == kind), None) if name in solved else None
+    held = next((budget for budget in solved[name].held if budget.kind == kind), None) if name in solved else None
     if held is None:
         return None
     used = results.mean(name, lambda one: _used(one, kind)) if name in results.final else None

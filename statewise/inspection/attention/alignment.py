@@ -123,7 +123,7 @@ def align_pairs(
     ]
     averaged = _averaged(layers=layers, heads=heads)
     figures: list[Drawing] = [
-        _map(at, one, queries, averaged, told=specimens.has_truth) for at, one in enumerate(pairs[:drawn])
+        _map(at, pair, queries, averaged, told=specimens.has_truth) for at, pair in enumerate(pairs[:drawn])
     ]
     return Finding(
         "attention",
@@ -135,14 +135,14 @@ def align_pairs(
         {
             "pairs": [
                 {
-                    "source": one.source,
-                    "target": one.target,
-                    "slope": one.slope,
-                    "kind": one.kind,
-                    "agreement": None if one.agreement is None else one.agreement._asdict(),
-                    "weights": one.weights_TS.tolist() if at < drawn else None,
+                    "source": pair.source,
+                    "target": pair.target,
+                    "slope": pair.slope,
+                    "kind": pair.kind,
+                    "agreement": None if pair.agreement is None else pair.agreement._asdict(),
+                    "weights": pair.weights_TS.tolist() if at < drawn else None,
                 }
-                for at, one in enumerate(pairs)
+                for at, pair in enumerate(pairs)
             ]
         },
         missing=_not_shown(len(pairs), len(specimens), drawn),
@@ -177,7 +177,7 @@ def _pair(one: Specimen, pattern: str, layers: Sequence[int], heads: Sequence[in
 
 def _within(rows: Sequence[Specimen], pattern: str | None) -> dict[str, list[Head]]:
     """Self-attention heads, by the name of their layer."""
-    seen = [see_row(one).weights for one in rows]
+    seen = [see_row(row).weights for row in rows]
     names = [name for name in seen[0] if pattern is None or not fnmatchcase(name, pattern)]
     return {
         name: describe(layer, [weights[name] for weights in seen if name in weights])
@@ -187,7 +187,7 @@ def _within(rows: Sequence[Specimen], pattern: str | None) -> dict[str, list[Hea
 
 def _heads_within(within: dict[str, list[Head]]) -> Named:
     table = table_of(
-        [(name, one) for name, heads in within.items() for one in heads],
+        [(name, head) for name, heads in within.items() for head in heads],
         (Column("layer", "layer", text=True), lambda pair: pair[0], None),
         (Column("head", "head"), lambda pair: pair[1].head, whole),
         (Column("entropy", "entropy", "bits"), lambda pair: pair[1].entropy, plain),
@@ -241,17 +241,17 @@ def _map(at: int, one: Pair, wanted: Sequence[int], averaged: str, *, told: bool
 
 
 def _sentences(name: str, pairs: list[Pair]) -> list[str]:
-    forward = sum(one.slope > 0.5 for one in pairs)
-    backward = sum(one.slope < -0.5 for one in pairs)
+    forward = sum(pair.slope > 0.5 for pair in pairs)
+    backward = sum(pair.slope < -0.5 for pair in pairs)
     said = [
         f"Of {len(pairs)} alignments of {name}, {forward} {'runs' if forward == 1 else 'run'} forward, {backward} "
         f"backward, and {len(pairs) - forward - backward} in no one direction."
     ]
-    judged = [one.agreement for one in pairs if one.agreement is not None]
+    judged = [pair.agreement for pair in pairs if pair.agreement is not None]
     if judged:
-        tokens = sum(one.tokens for one in judged)
-        right, near = sum(one.right for one in judged), sum(one.near for one in judged)
-        weight = sum(one.weight * one.tokens for one in judged)
+        tokens = sum(judgement.tokens for judgement in judged)
+        right, near = sum(judgement.right for judgement in judged), sum(judgement.near for judgement in judged)
+        weight = sum(judgement.weight * judgement.tokens for judgement in judged)
         said.append(
             f"{len(judged)} of the targets are a copy or a reversal, so the right alignment is known: "
             f"{share(right / tokens)} of their tokens attend most to the right place, {share(near / tokens)} to it or "
@@ -283,7 +283,7 @@ def _heads(pairs: list[Pair]) -> Named:
     rows = []
     for name in pairs[0].entropies:
         for head in range(len(pairs[0].entropies[name])):
-            mean = sum(one.entropies[name][head] for one in pairs) / len(pairs)
+            mean = sum(pair.entropies[name][head] for pair in pairs) / len(pairs)
             rows.append((words(name), Cell(head, str(head)), Cell(mean, plain(mean))))
     columns = (Column("layer", "layer", text=True), Column("head", "head"), Column("entropy", "entropy", "bits"))
     reading = "Mean entropy of the weights over the source: 0 selects one token."

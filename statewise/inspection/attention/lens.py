@@ -84,7 +84,7 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings
     place = specimens.words.place
     rows = [specimens.at(at) for at in choose_rows(specimens, settings.rows)]
     seen = [see_row(one) for one in progress.over(rows, "reading rows")]
-    pooled = [(row, one.pooled_S) for row, one in zip(rows, seen) if one.pooled_S is not None]
+    pooled = [(row, seen_row.pooled_S) for row, seen_row in zip(rows, seen) if seen_row.pooled_S is not None]
     if not seen[0].weights:
         nothing = _none(subject, f"its {place}s do not attend to each other")
         return _with_pooled(nothing._replace(sentences=()), specimens, pooled) if pooled else nothing
@@ -101,7 +101,7 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings
         place=place,
         where=row.name,
         causal=False,
-        data={"rows": [one.name for one in rows]},
+        data={"rows": [row.name for row in rows]},
     )
     if pooled:
         found = _with_pooled(found, specimens, pooled)
@@ -174,17 +174,27 @@ def _found(
     heads = [
         head
         for layer, name in enumerate(layers)
-        for head in describe(layer, [one.weights[name] for one in seen if name in one.weights], causal=causal)
+        for head in describe(
+            layer, [seen_row.weights[name] for seen_row in seen if name in seen_row.weights], causal=causal
+        )
     ]
     names = [f"{at} {alone(piece)}" for at, piece in enumerate(pieces)]
     queries = valid_queries(settings.queries, len(pieces))
     figures: list[Drawing] = [
-        _map(one, drawn.weights[layers[one.layer]][:, one.head], names, queries, place, where, causal=causal)
-        for one in _chosen_heads(heads, settings)
+        _map(
+            chosen_head,
+            drawn.weights[layers[chosen_head.layer]][:, chosen_head.head],
+            names,
+            queries,
+            place,
+            where,
+            causal=causal,
+        )
+        for chosen_head in _chosen_heads(heads, settings)
     ]
     if len(heads) > 1:
         figures.append(_entropies(heads))
-    apart = max(one.apart for one in seen)
+    apart = max(seen_row.apart for seen_row in seen)
     return Finding(
         "attention",
         "Attention",
@@ -192,19 +202,20 @@ def _found(
         tuple(_sentences(subject.name, heads, layers, apart, place, causal=causal)),
         tuple(figures),
         (_table(heads, place),),
-        {"layers": layers, "heads": [one._asdict() for one in heads], "kernel_difference": apart, **data},
+        {"layers": layers, "heads": [head._asdict() for head in heads], "kernel_difference": apart, **data},
     )
 
 
 def _chosen_heads(heads: Sequence[Head], settings: AttentionSettings) -> list[Head]:
     """Those that the settings name, else the sharpest."""
     refuse_unknown(
-        layers=(settings.layers, {one.layer for one in heads}), heads=(settings.heads, {one.head for one in heads})
+        layers=(settings.layers, {head.layer for head in heads}), heads=(settings.heads, {head.head for head in heads})
     )
     able = [
-        one
-        for one in heads
-        if (not settings.layers or one.layer in settings.layers) and (not settings.heads or one.head in settings.heads)
+        head
+        for head in heads
+        if (not settings.layers or head.layer in settings.layers)
+        and (not settings.heads or head.head in settings.heads)
     ]
     sharpest = sorted(able, key=lambda one: one.entropy)[: settings.maps]
     return sorted(sharpest, key=lambda one: (one.layer, one.head))
@@ -243,9 +254,9 @@ def _map(
 
 
 def _entropies(heads: Sequence[Head]) -> Figure:
-    layers = sorted({one.layer for one in heads})
-    most = max(one.head for one in heads) + 1
-    by_place = {(one.layer, one.head): one for one in heads}
+    layers = sorted({head.layer for head in heads})
+    most = max(head.head for head in heads) + 1
+    by_place = {(head.layer, head.head): head for head in heads}
     values = tuple(
         tuple(by_place[layer, head].share if (layer, head) in by_place else None for head in range(most))
         for layer in layers
@@ -270,7 +281,7 @@ def _sentences(
 ) -> list[str]:
     sharpest, widest = min(heads, key=lambda one: one.share), max(heads, key=lambda one: one.share)
     furthest = max(heads, key=lambda one: one.distance)
-    previous = sum(one.previous > 0.5 for one in heads)
+    previous = sum(head.previous > 0.5 for head in heads)
     local = f"; {previous} of them put{'s' * (previous == 1)} most weight on the {place} before" if causal else ""
     return [
         f"{name} has {len(heads)} heads in {len(layers)} layers: the sharpest (layer {sharpest.layer}, head "

@@ -136,7 +136,7 @@ def cross_weights(machine: Machine[Any], state: State, x_T: Tensor, *, pattern: 
         with lens(pattern) as opened:
             _, state = machine.step(x_t[None], state)
         for name, several in opened.seen.items():
-            steps.setdefault(name, []).append(torch.stack([_heads(one) for one in several]).mean(0))
+            steps.setdefault(name, []).append(torch.stack([_heads(weights) for weights in several]).mean(0))
     return CrossWeights({name: torch.stack(several) for name, several in steps.items()})
 
 

@@ -35,7 +35,7 @@ def sentences(found: Mapping[str, Measured], length: int, place: str, *, whole_r
 
 
 def figures(found: Mapping[str, Measured]) -> list[Drawing]:
-    cut = {name: one for name, one in found.items() if name != "full"}
+    cut = {name: estimate for name, estimate in found.items() if name != "full"}
     unbiased = found["unbiased"]
     drawn: list[Drawing] = [
         _convergence(cut),
@@ -67,11 +67,11 @@ def figures(found: Mapping[str, Measured]) -> list[Drawing]:
 
 def _convergence(cut: Mapping[str, Measured]) -> Figure:
     series = []
-    for name, one in cut.items():
-        off_by = [fmean(values) for values in zip(*(each.off_by for each in one.estimates))]
+    for name, estimate in cut.items():
+        off_by = [fmean(values) for values in zip(*(each.off_by for each in estimate.estimates))]
         most = max(each.estimates[0].draws for each in cut.values())
         draws = [2.0**power for power in range(len(off_by))]
-        if not one.random:  # the same in every draw
+        if not estimate.random:  # the same in every draw
             draws, off_by = [1.0, float(most)], [off_by[0], off_by[0]]
         kept = [(n, value) for n, value in zip(draws, off_by) if value > 0]
         if kept:
@@ -95,8 +95,8 @@ def _convergence(cut: Mapping[str, Measured]) -> Figure:
 
 
 def _rows(name: str, title: str, cut: Mapping[str, Measured], field: str, label: str, reading: str) -> Figure:
-    means = {policy: one.mean(field) for policy, one in cut.items()}
-    halves = {policy: one.half(field) or 0.0 for policy, one in cut.items()}
+    means = {policy: estimate.mean(field) for policy, estimate in cut.items()}
+    halves = {policy: estimate.half(field) or 0.0 for policy, estimate in cut.items()}
     best = min(means, key=lambda policy: abs(means[policy] - 1))
     return Figure(
         name,
@@ -143,7 +143,7 @@ def _interval(mean: float, half: float | None) -> str:
 
 def _lowest(found: Mapping[str, Measured]) -> str:
     """The policy with the lowest loss, and whether the difference is significant: seeds are shared, so it is paired."""
-    nats = {name: one.trained.nats for name, one in found.items() if one.trained is not None}
+    nats = {name: estimate.trained.nats for name, estimate in found.items() if estimate.trained is not None}
     best, next_ = sorted(nats, key=lambda name: fmean(nats[name]))[:2]
     gaps = [other - own for own, other in zip(nats[best], nats[next_])]
     half = half_width(gaps)
@@ -155,7 +155,7 @@ def _lowest(found: Mapping[str, Measured]) -> str:
 
 
 def _final(found: Mapping[str, Measured]) -> Figure:
-    nats = {name: one.trained.nats for name, one in found.items() if one.trained is not None}
+    nats = {name: estimate.trained.nats for name, estimate in found.items() if estimate.trained is not None}
     means = {name: fmean(values) for name, values in nats.items()}
     halves = {name: half_width(values) or 0.0 for name, values in nats.items()}
     return Figure(
@@ -190,21 +190,24 @@ def table(found: Mapping[str, Measured], whole: str) -> Named:
         Column("held_bytes", "memory", "held at most"),
         Column("seconds", "time", "a gradient"),
     ]
-    trained = any(one.trained is not None for one in found.values())
+    trained = any(estimate.trained is not None for estimate in found.values())
     if trained:
         columns += [Column("nats", "final loss", "nats per token"), Column("training", "training", "a run")]
     rows = []
-    for name, one in found.items():
+    for name, estimate in found.items():
         row = [words(name)]
         for field in ("cosine", "projection", "norm", "bias", "chance", "spread"):
-            row.append(Cell(one.mean(field), _interval(one.mean(field), one.half(field))))
+            row.append(Cell(estimate.mean(field), _interval(estimate.mean(field), estimate.half(field))))
         row += [
-            Cell(one.cost.held_bytes, size(one.cost.held_bytes)),
-            Cell(one.cost.seconds, duration(one.cost.seconds)),
+            Cell(estimate.cost.held_bytes, size(estimate.cost.held_bytes)),
+            Cell(estimate.cost.seconds, duration(estimate.cost.seconds)),
         ]
         if trained:
-            nats = None if one.trained is None else fmean(one.trained.nats)
-            row += [number(nats, plain), number(None if one.trained is None else one.trained.seconds, duration)]
+            nats = None if estimate.trained is None else fmean(estimate.trained.nats)
+            row += [
+                number(nats, plain),
+                number(None if estimate.trained is None else estimate.trained.seconds, duration),
+            ]
         rows.append(tuple(row))
     reading = f"Everything is relative to the gradient through the whole {whole}; intervals are over batches."
     return Named("bptt-policies", "The policies", reading, Table(tuple(columns), tuple(rows)))

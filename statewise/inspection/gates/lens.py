@@ -87,7 +87,7 @@ def _along(trace: Trace, subject: Subject, settings: GatesSettings) -> Finding:
     if seen.correlation.constant:
         missing.append(f"features that never change here: {', '.join(seen.correlation.constant)}")
     followers = seen.correlation.followers()
-    places = {one.name: one for one in trace.observed}
+    places = {place.name: place for place in trace.observed}
     figures: list[Drawing] = [overview(seen.correlation, trace.observed)]
     pieces = trace.pieces[: settings.shown]
     if trace.text:
@@ -106,8 +106,10 @@ def _along(trace: Trace, subject: Subject, settings: GatesSettings) -> Finding:
         tuple(_tables(seen, followers, places)),
         {
             "tokens": len(trace.pieces),
-            "followers": [{**one._asdict(), "place": places[one.name].place(one.unit)} for one in followers],
-            "saturation": {name: _record(one) for name, one in seen.saturation.items()},
+            "followers": [
+                {**follower._asdict(), "place": places[follower.name].place(follower.unit)} for follower in followers
+            ],
+            "saturation": {name: _record(gate) for name, gate in seen.saturation.items()},
             "updates": {
                 name: {"before": float(seen.mean[name].mean()), "after": float(seen.mean[after].mean())}
                 for name, after in twins(list(seen.mean))
@@ -118,7 +120,7 @@ def _along(trace: Trace, subject: Subject, settings: GatesSettings) -> Finding:
 
 
 def _read(trace: Trace, settings: GatesSettings) -> _Seen:
-    names = [one.name for one in trace.observed]
+    names = [place.name for place in trace.observed]
     correlation = Correlation(dict(trace.features), slides=settings.slides)
     saturating = {name: Saturating() for name in names}
     kept: dict[str, list[Units]] = {name: [] for name in names}
@@ -151,21 +153,24 @@ def _record(one: Saturation) -> dict[str, float]:
 
 
 def _sentences(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Observed]) -> list[str]:
-    best = {one.feature: one for one in reversed(followers)}
+    best = {follower.feature: follower for follower in reversed(followers)}
     tried = len(seen.correlation.features)
     ranked = sorted(best.values(), key=lambda one: -abs(one.r))
-    named = "; ".join(f"{one.feature}: {places[one.name].place(one.unit)}, r = {one.r:+.2f}" for one in ranked[:4])
+    named = "; ".join(
+        f"{follower.feature}: {places[follower.name].place(follower.unit)}, r = {follower.r:+.2f}"
+        for follower in ranked[:4]
+    )
     said = [
         f"{len(best)} of {tried} features {'has' if len(best) == 1 else 'have'} a unit that follows "
         f"{'it' if len(best) == 1 else 'them'} significantly ({named})."
         if best
         else f"None of {tried} features has a unit that follows it significantly."
     ]
-    gates = {name: one for name, one in seen.saturation.items() if one.is_gate}
+    gates = {name: gate for name, gate in seen.saturation.items() if gate.is_gate}
     if gates:
-        units = sum(len(one.mean_U) for one in gates.values())
-        stuck = sum(one.stuck for one in gates.values())
-        at_end = sum(float((one.at_low_U + one.at_high_U).sum()) for one in gates.values()) / units
+        units = sum(len(gate.mean_U) for gate in gates.values())
+        stuck = sum(gate.stuck for gate in gates.values())
+        at_end = sum(float((gate.at_low_U + gate.at_high_U).sum()) for gate in gates.values()) / units
         said.append(
             f"Gates are within a tenth of 0 or 1 for {share(at_end)} of the time; "
             f"{stuck} of {units} gate units are stuck at one end."

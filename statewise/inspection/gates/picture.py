@@ -26,7 +26,7 @@ def _numbered(names: Sequence[str]) -> list[str]:
 
 
 def overview(correlation: Correlation, observed: Sequence[Observed]) -> Figure:
-    names = [one.name for one in observed]
+    names = [place.name for place in observed]
     best = [np.abs(correlation.table(name)[:, 0]).max(0) for name in names]
     at = np.unravel_index(int(np.argmax(best)), np.shape(best)) if correlation.features else (0, 0)
     finding = "No feature varies here."
@@ -63,7 +63,7 @@ def passages(
     units: int,
 ) -> list[Drawing]:
     """The best unit of each of the best features, on the beginning of the text."""
-    best = {one.feature: one for one in reversed(followers)}
+    best = {follower.feature: follower for follower in reversed(followers)}
     found: list[Drawing] = []
     for at, one in enumerate(sorted(best.values(), key=lambda one: -abs(one.r))[:units]):
         value_T = standard(kept[one.name][: len(pieces), one.unit])
@@ -96,10 +96,10 @@ def unit_map(
         return []
     pieces = pieces[:_ACROSS]
     seen: dict[tuple[str, int], Follower] = {}
-    for one in followers:  # the best first
-        seen.setdefault((one.name, one.unit), one)
+    for follower in followers:  # the best first
+        seen.setdefault((follower.name, follower.unit), follower)
     ranked = list(seen.values())[:_DOWN]
-    rows = [standard(kept[one.name][: len(pieces), one.unit]) for one in ranked]
+    rows = [standard(kept[follower.name][: len(pieces), follower.unit]) for follower in ranked]
     steady = min(ranked, key=lambda one: float(np.abs(np.diff(standard(kept[one.name][:, one.unit]))).mean()))
     return [
         Figure(
@@ -107,7 +107,7 @@ def unit_map(
             "Units over time",
             "map",
             Axis(place, "category", categories=tuple(alone(piece) for piece in pieces)),
-            Axis("", "category", categories=tuple(_numbered([one.feature for one in ranked]))),
+            Axis("", "category", categories=tuple(_numbered([follower.feature for follower in ranked]))),
             (),
             "A row is a unit that follows this feature; the colour is its distance from its mean.",
             f"Of these, {places[steady.name].place(steady.unit)} changes least from one {place} to the next.",
@@ -122,12 +122,13 @@ def unit_map(
 
 
 def saturation_figure(saturation: Mapping[str, Saturation]) -> list[Drawing]:
-    gates = {name: one for name, one in saturation.items() if one.is_gate}
+    gates = {name: gate for name, gate in saturation.items() if gate.is_gate}
     if not gates:
         return []
     widest = max(gates, key=lambda name: float(gates[name].at_high_U.mean()))
     series = tuple(
-        Series(name, tuple(map(float, one.at_low_U)), tuple(map(float, one.at_high_U))) for name, one in gates.items()
+        Series(name, tuple(map(float, gate.at_low_U)), tuple(map(float, gate.at_high_U)))
+        for name, gate in gates.items()
     )
     return [
         Figure(
@@ -181,7 +182,7 @@ def unit_curves(
     units: int,
 ) -> list[Drawing]:
     """The best unit of each of the best features, over the first row."""
-    best = {one.feature: one for one in reversed(followers)}
+    best = {follower.feature: follower for follower in reversed(followers)}
     length = min(trace.first, _SHOWN)
     found: list[Drawing] = []
     for at, one in enumerate(sorted(best.values(), key=lambda one: -abs(one.r))[:units]):

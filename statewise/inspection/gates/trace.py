@@ -56,9 +56,9 @@ class Observable(NamedTuple):
     def cut(self) -> list[str]:
         """Names with more units than are used, in words."""
         return [
-            f"{one.name} has {one.units:,} units; {len(one.shown):,} of them, evenly spaced, were used"
-            for one in self.observed
-            if len(one.shown) < one.units
+            f"{place.name} has {place.units:,} units; {len(place.shown):,} of them, evenly spaced, were used"
+            for place in self.observed
+            if len(place.shown) < place.units
         ]
 
 
@@ -94,7 +94,7 @@ def trace(
     """Where each chunk begins, and every observed name in it. State is carried as the run carries it."""
     model = text.model
     tokens_T = text.tokens_T.to(model.like.device)
-    names = tuple(one.name for one in observed)
+    names = tuple(place.name for place in observed)
     state: State = model.init_state(1)
     starts = [int(at) for at in fresh_starts(text)]
     chunks = [
@@ -109,8 +109,8 @@ def trace(
         yield (
             begin,
             {
-                one.name: torch.stack(seen.seen[one.name]).flatten(1).float().cpu().numpy()[:, one.shown]
-                for one in observed
+                place.name: torch.stack(seen.seen[place.name]).flatten(1).float().cpu().numpy()[:, place.shown]
+                for place in observed
             },
         )
 
@@ -136,11 +136,13 @@ class Trace(NamedTuple):
 
 def matching(found: Observable, names: str) -> tuple[list[Observed], list[str]]:
     """The observed names that match, and what is left out."""
-    observed = [one for one in found.observed if fnmatchcase(one.name, names)]
+    observed = [place for place in found.observed if fnmatchcase(place.name, names)]
     if not found.observed:
         raise UserError("this model has no observed units", fix="use the lens attention")
     if not observed:
-        raise UserError(f"no observed name matches {names!r}", fix=nearest(names, [one.name for one in found.observed]))
+        raise UserError(
+            f"no observed name matches {names!r}", fix=nearest(names, [place.name for place in found.observed])
+        )
     missing = found.cut
     if found.growing:
         missing.append(
@@ -248,7 +250,7 @@ def _varied(specimens: Specimens, numbers: Sequence[int]) -> list[int]:
 def _observable(rows: Sequence[Specimen]) -> Observable:
     shapes: dict[str, set[tuple[int, ...]]] = {}
     along: dict[str, bool] = {}
-    for one in rows:
+    for row in rows:
         steps: Counter[str] = Counter()
 
         def note(name: str, value: Tensor, steps: Counter[str] = steps) -> Tensor:
@@ -256,14 +258,14 @@ def _observable(rows: Sequence[Specimen]) -> Observable:
             steps[name] += 1
             return value
 
-        z_1TI = one.enter(one.x_TE[None])
+        z_1TI = row.enter(row.x_TE[None])
         with lens(edit=note, keep=False):
-            one.read(z_1TI)
+            row.read(z_1TI)
         for name, count in steps.items():
-            along[name] = along.get(name, True) and one.seen_at(name, count) is not None
+            along[name] = along.get(name, True) and row.seen_at(name, count) is not None
     steady = [name for name, some in shapes.items() if len(some) == 1 and along[name]]
     # Weights over a row, or a part of it, are as long as that; rows of equal length do not show it.
-    places = {size for one in rows for size in (len(one), *map(len, one.parts))}
+    places = {size for row in rows for size in (len(row), *map(len, row.parts))}
     steady = [name for name in steady if not (name.endswith("weights") and next(iter(shapes[name]))[-1] in places)]
     observed = tuple(observed_as(name, next(iter(shapes[name]))) for name in steady)
     return Observable(observed, tuple(name for name in shapes if name not in steady))
@@ -273,7 +275,7 @@ def _observable(rows: Sequence[Specimen]) -> Observable:
 def _chunks(
     specimens: Specimens, numbers: Sequence[int], observed: Sequence[Observed], progress: Progress
 ) -> Iterator[tuple[int, Mapping[str, Units]]]:
-    names = tuple(one.name for one in observed)
+    names = tuple(place.name for place in observed)
     begin, waiting = 0, 0
     parts: dict[str, list[Units]] = {name: [] for name in names}
     for number in progress.over(numbers, "reading rows"):

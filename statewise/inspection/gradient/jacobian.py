@@ -86,7 +86,7 @@ def _pulled_back(machine: Machine[Any], x_T: Tensor, state: State, direction_RM:
         wanted = [leaf for _, leaf in leaves(start) if leaf.is_floating_point()]
         found = torch.autograd.grad((end_RM * direction_RM).sum(), wanted, allow_unused=True)
     shaped = [torch.zeros_like(leaf) if one is None else one for one, leaf in zip(found, wanted)]
-    return torch.cat([one.flatten(1) for one in shaped], dim=1)
+    return torch.cat([part.flatten(1) for part in shaped], dim=1)
 
 
 def _flat(state: State) -> Tensor:
@@ -102,8 +102,12 @@ class Recurrence(NamedTuple):
     def data(self) -> dict[str, Any]:
         return {
             "jacobian": [
-                {"steps": one.steps, "rms": one.rms, "largest": one.singular[0] if one.singular else None}
-                for one in self.stretches
+                {
+                    "steps": stretch.steps,
+                    "rms": stretch.rms,
+                    "largest": stretch.singular[0] if stretch.singular else None,
+                }
+                for stretch in self.stretches
             ],
             "spectral_radius": [float(one_N.abs().max()) for one_N in self.eigenvalues_PN],
         }
@@ -163,13 +167,13 @@ def recurrence_figures(found: Recurrence) -> list[Figure]:
     figures = []
     if found.stretches:
         series = []
-        exact = [one for one in found.stretches if one.singular]
+        exact = [stretch for stretch in found.stretches if stretch.singular]
         for name, place in (("largest", 0.0), ("median", 0.5), ("smallest", 1.0)):
             values = [(one, one.singular[round(place * (len(one.singular) - 1))]) for one in exact]
             points = [(float(one.steps), value) for one, value in values if value > _NOISE * one.singular[0]]
             if points:
                 series.append(_series(f"{name} singular value", points))
-        means = [(float(one.steps), one.rms) for one in found.stretches if one.rms > 0]
+        means = [(float(stretch.steps), stretch.rms) for stretch in found.stretches if stretch.rms > 0]
         if means:
             series.append(_series("root mean square", means))
         figures.append(
@@ -186,8 +190,8 @@ def recurrence_figures(found: Recurrence) -> list[Figure]:
             )
         )
     if found.eigenvalues_PN:
-        radius = [float(one.abs().max()) for one in found.eigenvalues_PN]
-        outside = sum(int((one.abs() > 1).sum()) for one in found.eigenvalues_PN)
+        radius = [float(eigenvalue.abs().max()) for eigenvalue in found.eigenvalues_PN]
+        outside = sum(int((eigenvalue.abs() > 1).sum()) for eigenvalue in found.eigenvalues_PN)
         figures.append(
             Figure(
                 "gradient-eigenvalues",
@@ -196,8 +200,8 @@ def recurrence_figures(found: Recurrence) -> list[Figure]:
                 Axis("real part"),
                 Axis("imaginary part"),
                 tuple(
-                    Series(f"at state {at + 1}", tuple(one.real.tolist()), tuple(one.imag.tolist()))
-                    for at, one in enumerate(found.eigenvalues_PN)
+                    Series(f"at state {at + 1}", tuple(eigenvalue.real.tolist()), tuple(eigenvalue.imag.tolist()))
+                    for at, eigenvalue in enumerate(found.eigenvalues_PN)
                 ),
                 reading="Eigenvalues of ∂state(t + 1) / ∂state(t) at states along the text, with the unit circle: "
                 "inside it a change of the state decays, outside it grows.",

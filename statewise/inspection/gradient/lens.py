@@ -181,7 +181,7 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: GradientSettings,
     precise = specimens.precise()
     numbers = _chosen(precise, settings.rows or _ROWS)
     rows = [precise.at(number) for number in numbers]
-    large = [at for at, one in enumerate(rows) if not _in_parts(one) and one.x_TE.numel() > _PRECISE]
+    large = [at for at, row in enumerate(rows) if not _in_parts(row) and row.x_TE.numel() > _PRECISE]
     if large:
         rows = [specimens.at(number) if at in large else rows[at] for at, number in enumerate(numbers)]
         missing.append(f"{len(large)} of {len(rows)} rows are so long that they were followed in single precision.")
@@ -211,7 +211,7 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: GradientSettings,
         tuple(_row_sentences(subject.name, specimens, rows, flows, sides, settings.threshold)),
         tuple(figures),
         data={
-            "rows": [one.name for one in rows],
+            "rows": [row.name for row in rows],
             "threshold": settings.threshold,
             "parts": picture.shares(flows),
             "decay": {
@@ -227,11 +227,11 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: GradientSettings,
 
 def _not_followed(specimens: Specimens, rows: list[Specimen]) -> list[str]:
     words, missing = specimens.words, []
-    if any(len(one) > _STATES and _has_states(one) for one in rows):
+    if any(len(row) > _STATES and _has_states(row) for row in rows):
         missing.append(f"Rows of more than {_STATES:,} {words.place}s are followed to the input, not to each state.")
     if not any(map(_has_states, rows)):
         missing.append("A row is read at once, or from several ends: there is no single state along it to follow.")
-    if any(one.begin is not None and not one.readers for one in rows):
+    if any(row.begin is not None and not row.readers for row in rows):
         missing.append(f"The {rows[0].parts[0].name} is read at once: there is no state along it to follow.")
     if not words.distance:
         missing.append(f"A {words.place} has no distance in time from the answer: there is only a map.")

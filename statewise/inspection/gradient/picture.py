@@ -218,7 +218,7 @@ def concentration(rows: Sequence[Specimen], flows: Sequence[Flow], words: Words)
     if not norms:
         return "No gradient flows to the input."
     most = float(np.mean([norm_T.max() / norm_T.sum() for norm_T in norms]))
-    even = float(np.mean([1 / len(one) for one in rows]))
+    even = float(np.mean([1 / len(row) for row in rows]))
     return (
         f"The {words.place} with the largest gradient has {share(most)} of an answer's gradient in the mean; evenly "
         f"spread it would have {share(even)}."

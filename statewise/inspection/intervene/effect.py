@@ -136,13 +136,18 @@ def added_costs(
 ) -> dict[Intervention, Tensor]:
     """What each adds to the loss of what follows, nats a token: `[P, T]`. `others` are the states of a swap."""
     base_PT = base_costs(model, cuts)
-    at_once = [one for one in interventions if one.act not in ("freeze", "silence")]
+    at_once = [intervention for intervention in interventions if intervention.act not in ("freeze", "silence")]
     rows = []
     for cut, other in progress.over(list(zip(cuts, others, strict=True)), "changing states"):
-        states = [changed(model, cut.state, one.address, one.act, other=other) for one in at_once]
+        states = [
+            changed(model, cut.state, intervention.address, intervention.act, other=other) for intervention in at_once
+        ]
         rows.append(costs(model, states, cut.tokens_T) if states else base_PT.new_zeros(0, base_PT.shape[1]))
-    found = {one: torch.stack([row_AT[number] for row_AT in rows]) - base_PT for number, one in enumerate(at_once)}
-    later = [one for one in interventions if one not in at_once]
+    found = {
+        intervention: torch.stack([row_AT[number] for row_AT in rows]) - base_PT
+        for number, intervention in enumerate(at_once)
+    }
+    later = [intervention for intervention in interventions if intervention not in at_once]
     together = concat([cut.state for cut in cuts])
     tokens_PT = torch.stack([cut.tokens_T for cut in cuts])
     for one in progress.over(later, "changing every token"):
@@ -150,7 +155,7 @@ def added_costs(
             found[one] = silenced(model, together, tokens_PT, one.address) - base_PT
         else:
             found[one] = cost(model, together, tokens_PT, frozen=one.address) - base_PT
-    return {one: found[one] for one in interventions}
+    return {intervention: found[intervention] for intervention in interventions}
 
 
 def unit_costs(
@@ -160,7 +165,7 @@ def unit_costs(
     addresses, size = units_of(cuts[0].state, path, most=most)
     zeroes = [Intervention(address, "zero") for address in addresses]
     found = added_costs(model, cuts, zeroes, [cut.state for cut in cuts], progress)
-    return {one.address: values_PT.mean(1) for one, values_PT in found.items()}, size
+    return {intervention.address: values_PT.mean(1) for intervention, values_PT in found.items()}, size
 
 
 @torch.no_grad()
@@ -274,20 +279,28 @@ def row_effects(
     z_1TI = cut.one.enter(cut.one.x_TE[None])[:, cut.at :]
     base = _answers_after(cut, machine(z_1TI, cut.state)[0])
     found: dict[Intervention, Effect] = {}
-    at_once = [one for one in interventions if one.act != "freeze"]
+    at_once = [intervention for intervention in interventions if intervention.act != "freeze"]
     for begin in range(0, len(at_once), _ROWS_AT_ONCE):
         some = at_once[begin : begin + _ROWS_AT_ONCE]
-        states = [changed(machine, cut.state, one.address, one.act, other=other) for one in some]
+        states = [
+            changed(machine, cut.state, intervention.address, intervention.act, other=other) for intervention in some
+        ]
         # A list that grows may now be longer in one state than in another: those are read one by one.
         alike = len({tuple(leaf.shape for _, leaf in leaves(state)) for state in states}) == 1
-        groups = [(some, concat(states))] if alike else [([one], state) for one, state in zip(some, states)]
+        groups = (
+            [(some, concat(states))]
+            if alike
+            else [([intervention], state) for intervention, state in zip(some, states)]
+        )
         for group, state in groups:
             answers = _answers_after(cut, machine(z_1TI.expand(len(group), -1, -1), state)[0])
             found |= {one: _effect(base, answers, row) for row, one in enumerate(group)}
-    for one in interventions:
-        if one.act == "freeze":
-            found[one] = _effect(base, _answers_after(cut, read_on(machine, z_1TI, cut.state, frozen=one.address)), 0)
-    return {one: found[one] for one in interventions}
+    for intervention in interventions:
+        if intervention.act == "freeze":
+            found[intervention] = _effect(
+                base, _answers_after(cut, read_on(machine, z_1TI, cut.state, frozen=intervention.address)), 0
+            )
+    return {intervention: found[intervention] for intervention in interventions}
 
 
 @torch.no_grad()

@@ -81,9 +81,9 @@ def _chosen_leaf(means: picture.Effects, state: State, *, wanted: str | None) ->
     """The leaf whose units are zeroed one by one: the `wanted` one, or the one whose loss costs most."""
     named = [path for path, leaf in leaves(state) if leaf.is_floating_point() and leaf.dim() > 1]
     zeroed = {
-        one.address.path: float(one_P.mean())
-        for one, one_P in means.items()
-        if one.act == "zero" and one.address.path in named and one.address.axis is None
+        change.address.path: float(one_P.mean())
+        for change, one_P in means.items()
+        if change.act == "zero" and change.address.path in named and change.address.axis is None
     }
     if wanted is not None:
         address = parse_address(wanted)
@@ -111,7 +111,7 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings,
     others, elsewhere = _other_states(subject, found, settings)
     base_PT = base_costs(model, found)
     added = added_costs(model, found, interventions, others, progress)
-    means = {one: one_PT.mean(1) for one, one_PT in added.items()}
+    means = {change: one_PT.mean(1) for change, one_PT in added.items()}
     leaf = _chosen_leaf(means, found[0].state, wanted=settings.address)
     by_unit: dict[Address, Tensor] = {}
     if leaf is not None:
@@ -125,7 +125,7 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings,
         picture.fork_figure(forked_PT),
     ]
     generated = _continuations(text, found, others, means, settings)
-    first = {one: round(float(one_PT[:, 0].mean()), 6) for one, one_PT in added.items()}
+    first = {change: round(float(one_PT[:, 0].mean()), 6) for change, one_PT in added.items()}
     return Finding(
         "intervene",
         "Interventions",
@@ -153,7 +153,7 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings,
         {
             "cuts": [cut.at for cut in found],
             "nats": float(base_PT.mean()),
-            "added": {f"{one.act} {one.address}": float(one_PT.mean()) for one, one_PT in added.items()},
+            "added": {f"{change.act} {change.address}": float(one_PT.mean()) for change, one_PT in added.items()},
             "units": {str(address): float(one_P.mean()) for address, one_P in by_unit.items()},
             "forked": [float(kl) for kl in forked_PT.mean(0)],
             "written": dict(generated),
@@ -208,14 +208,14 @@ def _continuations(
     where = int(torch.stack(list(means.values())).mean(0).argmax())
     cut, other = found[where], others[where]
     ranked = sorted(
-        (one for one in means if one.act not in ("freeze", "silence")), key=lambda one: float(means[one].mean())
+        (mean for mean in means if mean.act not in ("freeze", "silence")), key=lambda one: float(means[one].mean())
     )
-    chosen = sorted({one.address: one for one in ranked}.values(), key=ranked.index)[-3:]
+    chosen = sorted({change.address: change for change in ranked}.values(), key=ranked.index)[-3:]
     sampling = Sampling(temperature=settings.temperature, seed=settings.seed)
     random = Sampling(temperature=max(settings.temperature, 1.0), seed=settings.seed + 1)
     plans = [("untouched", fork(cut.state), sampling), ("untouched, a fork with chances of its own", cut.state, random)]
-    for one in chosen:
-        plans.append((str(one), changed(model, cut.state, one.address, one.act, other=other), sampling))
+    for change in chosen:
+        plans.append((str(change), changed(model, cut.state, change.address, change.act, other=other), sampling))
     token = int(cut.tokens_T[0])
     generated = []
     for name, state, how in plans:
@@ -229,14 +229,16 @@ def _continuations(
 
 class _Found(NamedTuple):
     effects: dict[Intervention, list[Effect]]  # at every cut
-    base_P: Tensor  # loss of an answer without an intervention
+    base_P: Tensor  # loss of an answer without a change
     gaps: list[Tensor]  # of every cut, places between it and its answers
     by_unit: dict[Address, Tensor]
     missing: list[str]
 
     @property
     def means(self) -> dict[Intervention, Tensor]:
-        return {one: torch.stack([each.added_Q.mean() for each in several]) for one, several in self.effects.items()}
+        return {
+            change: torch.stack([each.added_Q.mean() for each in several]) for change, several in self.effects.items()
+        }
 
 
 def _on_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings, progress: Progress) -> Finding:
@@ -255,11 +257,11 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings
     if not specimens.has_truth:
         found.missing.append("The right answers are not known: the loss is that of the model's own answers.")
     means, base = found.means, float(found.base_P.mean())
-    changes = {one: _changed(several, words) for one, several in found.effects.items()}
+    changes = {change: _changed(several, words) for change, several in found.effects.items()}
     of = "the state" if machine is not None else "the observed values"
     figures: list[Drawing] = [picture.places_figure(means, base, unit=unit, of=of)]
     if machine is not None:
-        added = {one: torch.cat([each.added_Q for each in several]) for one, several in found.effects.items()}
+        added = {change: torch.cat([each.added_Q for each in several]) for change, several in found.effects.items()}
         figures += picture.distance_figure(added, torch.cat(found.gaps), place=words.place, unit=unit)
     if len(found.by_unit) >= _FEWEST_UNITS:
         figures.append(picture.units_figure(found.by_unit, unit=unit))
@@ -270,7 +272,7 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings
         unit=unit,
         whole=lambda cost: f"Without its memory {subject.name} pays {cost} than the {plain(base)} it pays with it",
         elsewhere="elsewhere",
-        also={one: f"; {_change_words(value, words)}" for one, value in changes.items()},
+        also={change: f"; {_change_words(value, words)}" for change, value in changes.items()},
     )
     column = Column("changed", "answers that change" if words.classes else "how far forecasts move")
     return Finding(
@@ -283,8 +285,8 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings
         {
             "moments": len(found.base_P),
             "cost": base,
-            "added": {f"{one.act} {one.address}": float(one_P.mean()) for one, one_P in means.items()},
-            "changed": {f"{one.act} {one.address}": value for one, value in changes.items()},
+            "added": {f"{change.act} {change.address}": float(one_P.mean()) for change, one_P in means.items()},
+            "changed": {f"{change.act} {change.address}": value for change, value in changes.items()},
             "units": {str(address): float(one_P.mean()) for address, one_P in found.by_unit.items()},
         },
         tuple(found.missing),
@@ -304,7 +306,7 @@ def _change_states(
     rows: Sequence[Specimen], machine: Machine[Any], settings: InterveneSettings, progress: Progress
 ) -> _Found:
     """Rows that are read along time: interventions on the state."""
-    by_row = [some for one in rows if (some := row_cuts(one, machine))]
+    by_row = [some for row in rows if (some := row_cuts(row, machine))]
     all_cuts = [cut for some in by_row for cut in some]
     if len(all_cuts) < 2:
         raise UserError("there is no time step in these rows with an answer after it", fix="give longer rows")
@@ -317,11 +319,11 @@ def _change_states(
     # A swap takes the state at about the same place of the next row; with a single row, at the next cut.
     following = [*by_row[1:], by_row[0]] if len(by_row) > 1 else [[*all_cuts[1:], all_cuts[0]]]
     others = [next_[min(at, len(next_) - 1)] for some, next_ in zip(by_row, following) for at in range(len(some))]
-    effects: dict[Intervention, list[Effect]] = {one: [] for one in interventions}
+    effects: dict[Intervention, list[Effect]] = {change: [] for change in interventions}
     for cut, other in progress.over(list(zip(all_cuts, others)), "changing states"):
         for one, effect in row_effects(cut, machine, interventions, other.state).items():
             effects[one].append(effect)
-    added = {one: torch.cat([each.added_Q for each in several]) for one, several in effects.items()}
+    added = {change: torch.cat([each.added_Q for each in several]) for change, several in effects.items()}
     leaf = _chosen_leaf(added, last.state, wanted=settings.address)
     by_unit: dict[Address, Tensor] = {}
     if leaf is not None:

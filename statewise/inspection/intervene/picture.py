@@ -77,7 +77,11 @@ def sentences(
     forgotten, swapped = (Intervention(Address(""), act) for act in ("forget", "swap"))
     if forgotten in effects:
         said.append(f"{whole(difference(effects[forgotten], unit))}{also.get(forgotten, '')}.")
-    parts = {one: one_P for one, one_P in effects.items() if one.address.path and one.act in ("zero", "silence")}
+    parts = {
+        intervention: one_P
+        for intervention, one_P in effects.items()
+        if intervention.address.path and intervention.act in ("zero", "silence")
+    }
     if parts:
         worst, costs = worst_part(parts, of, unit)
         said.append(f"{costs}{also.get(worst, '')}.")
@@ -137,10 +141,14 @@ def _readable(text: str) -> str:
 
 
 def places_figure(effects: Effects, base: float, *, unit: str, of: str) -> Figure:
-    names = list(dict.fromkeys(str(one.address) for one in effects))
+    names = list(dict.fromkeys(str(effect.address) for effect in effects))
     series = []
-    for act in dict.fromkeys(one.act for one in effects):
-        chosen = {str(one.address): with_error(one_P) for one, one_P in effects.items() if one.act == act}
+    for act in dict.fromkeys(effect.act for effect in effects):
+        chosen = {
+            str(intervention.address): with_error(one_P)
+            for intervention, one_P in effects.items()
+            if intervention.act == act
+        }
         means, lows, highs = zip(*chosen.values())
         rows = tuple(float(names.index(name)) for name in chosen)
         series.append(Series(ACT_NAMES[act], means, rows, lows, highs))

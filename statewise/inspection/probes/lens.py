@@ -194,7 +194,7 @@ def _worth(series: Sequence[Series]) -> str:
     best = max(series, key=lambda one: one.y[0])
     if best.y[0] <= _GUESSING:
         return "No family is better than guessing."
-    least = min((one for one in series if one.y[0] >= best.y[0] / 2), key=lambda one: one.x[0])
+    least = min((curve for curve in series if curve.y[0] >= best.y[0] / 2), key=lambda one: one.x[0])
     said = f"{best.name} has the highest skill: {plain(best.y[0])} with {size(best.x[0])}"
     if least is best:
         return f"{said}; no smaller state has half of it."

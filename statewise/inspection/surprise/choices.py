@@ -68,9 +68,9 @@ def found_in_choices(
             "expected_nats": entropy,
             "accuracy": tally.accuracy,
             "calibration_error": tally.error(),
-            "bins": [one._asdict() for one in tally.bins()],
-            "classes": [one._asdict() for one in costs],
-            "along": [one._asdict() for one in along],
+            "bins": [bucket._asdict() for bucket in tally.bins()],
+            "classes": [cost._asdict() for cost in costs],
+            "along": [stretch._asdict() for stretch in along],
         }
         sentences = [
             f"{name} has a mean loss of {plain(mean)} nats a {unit} on {specimens.source} "
@@ -144,7 +144,7 @@ def _along(along: Sequence[Along], label: str) -> list[Drawing]:
             "line",
             Axis(label),
             Axis("nats an answer"),
-            (Series.with_band("mean", *zip(*((one.middle, one.mean, one.half) for one in along))),),
+            (Series.with_band("mean", *zip(*((stretch.middle, stretch.mean, stretch.half) for stretch in along))),),
             reading="Answers in groups of about equal size; the band is a 95 % interval of the mean.",
             finding=f"The loss is highest with {rough(most.middle)} {label}, {plain(most.mean)} nats, and lowest with "
             f"{rough(least.middle)}, {plain(least.mean)}{': not a significant difference' if chance else ''}.",
@@ -161,8 +161,8 @@ def _classes(costs: Sequence[ClassCost], spoken: Words) -> Figure:
         f"Loss by {spoken.label}",
         "bars",
         Axis("nats an answer"),
-        Axis("", "category", categories=tuple(one.name for one in shown)),
-        (Series("mean", tuple(one.nats for one in shown), tuple(float(at) for at in range(len(shown)))),),
+        Axis("", "category", categories=tuple(part.name for part in shown)),
+        (Series("mean", tuple(part.nats for part in shown), tuple(float(at) for at in range(len(shown)))),),
         reading="Mean loss of an answer, by its true label.",
         finding=f"{wrong.name!r} has the lowest recall: {share(wrong.recall)} of {wrong.answers:,}.",
         missing=(f"{left} {spoken.labels} with a lower loss are in the table only",) if left else (),

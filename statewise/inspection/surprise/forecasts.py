@@ -45,7 +45,7 @@ def found_in_forecasts(name: str, specimens: Specimens, found: Courses, rival: R
         "surprise",
         "Surprise",
         name,
-        tuple(one for one in sentences if one),
+        tuple(sentence for sentence in sentences if sentence),
         tuple(figures),
         (_worst(specimens, found, worst),),
         data,

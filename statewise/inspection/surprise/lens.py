@@ -73,8 +73,8 @@ def apply(subject: Subject, settings: SurpriseSettings, progress: Progress) -> F
         "tokens": len(found.bits_T),
         "accuracy": found.accuracy,
         "calibration_error": found.error,
-        "bins": [one._asdict() for one in found.bins],
-        "by_position": [one._asdict() for one in found.by_position],
+        "bins": [bucket._asdict() for bucket in found.bins],
+        "by_position": [stretch._asdict() for stretch in found.by_position],
         "useful_context": context,
         "bits": [round(one, 6) for one in found.bits_T[: settings.shown].tolist()],
     }
@@ -89,8 +89,8 @@ def apply(subject: Subject, settings: SurpriseSettings, progress: Progress) -> F
         apart = places(_pieces(text, found), _pieces(other.text_rows, read))
         figures.insert(0, _difference(apart, subject.name, other.name, settings.shown))
         tables.insert(0, _disagreements(apart, subject.name, other.name, settings.worst))
-        total = sum(one.gap for one in apart)
-        letters = max(sum(len(one.piece) for one in apart), 1)
+        total = sum(part.gap for part in apart)
+        letters = max(sum(len(part.piece) for part in apart), 1)
         better, worse = (other.name, subject.name) if total > 0 else (subject.name, other.name)
         sentences.insert(0, f"{better} needs {plain(abs(total) / letters)} bits a character less than {worse}.")
         data["against"] = {
@@ -147,7 +147,9 @@ def _passage(text: TextSpecimens, found: Surprise, most: int) -> Passage:
 
 
 def _position(found: Surprise, context: int | None) -> Figure:
-    middle, means, halves = zip(*(((one.low + one.high) / 2 + 1, one.mean, one.half) for one in found.by_position))
+    middle, means, halves = zip(
+        *(((stretch.low + stretch.high) / 2 + 1, stretch.mean, stretch.half) for stretch in found.by_position)
+    )
     return Figure(
         "surprise-position",
         "Surprisal by context length",
@@ -191,15 +193,15 @@ def _worst(text: TextSpecimens, found: Surprise, most: int) -> Named:
 
 def _difference(apart: list[Place], first: str, second: str, most: int) -> Passage:
     shown = apart[:most]
-    mine = sum(one.gap > 0 for one in apart)
+    mine = sum(part.gap > 0 for part in apart)
     return Passage(
         "surprise-difference",
         f"Where {first} and {second} differ",
-        tuple((one.piece, one.gap) for one in shown),
+        tuple((part.piece, part.gap) for part in shown),
         "bits",
         reading=f"Orange: {second} gave it a higher probability than {first}; blue: a lower one.",
         finding=f"{second} has the lower surprisal at {mine:,} of {len(apart):,} pieces.",
-        bounds=widened(LEVELS, [one.gap for one in shown]),
+        bounds=widened(LEVELS, [part.gap for part in shown]),
         signed=True,
     )
 
@@ -207,13 +209,13 @@ def _difference(apart: list[Place], first: str, second: str, most: int) -> Passa
 def _disagreements(apart: list[Place], first: str, second: str, most: int) -> Named:
     rows = [
         (
-            words(visible(one.before)),
-            words(alone(one.piece)),
-            Cell(one.first, plain(one.first)),
-            Cell(one.second, plain(one.second)),
-            Cell(one.gap, plain(one.gap)),
+            words(visible(part.before)),
+            words(alone(part.piece)),
+            Cell(part.first, plain(part.first)),
+            Cell(part.second, plain(part.second)),
+            Cell(part.gap, plain(part.gap)),
         )
-        for one in sorted(apart, key=lambda one: -abs(one.gap))[:most]
+        for part in sorted(apart, key=lambda part: -abs(part.gap))[:most]
     ]
     columns = (
         Column("before", "after", text=True),

@@ -55,13 +55,15 @@ class Tally:
     def error(self) -> float:
         """The expected calibration error."""
         total = float(self._count_C.sum())
-        return sum(one.tokens * abs(one.accuracy - one.confidence) for one in self.bins()) / total
+        return sum(bucket.tokens * abs(bucket.accuracy - bucket.confidence) for bucket in self.bins()) / total
 
 
 def reliability(bins: Sequence[Bin], error: float, *, of: str) -> Figure:
-    high = max(max(one.accuracy + one.half for one in bins), 1.0)
+    high = max(max(bucket.accuracy + bucket.half for bucket in bins), 1.0)
     side = (
-        "overconfident" if sum(one.tokens * (one.confidence - one.accuracy) for one in bins) > 0 else "underconfident"
+        "overconfident"
+        if sum(bucket.tokens * (bucket.confidence - bucket.accuracy) for bucket in bins) > 0
+        else "underconfident"
     )
     return Figure(
         "surprise-calibration",
@@ -70,7 +72,9 @@ def reliability(bins: Sequence[Bin], error: float, *, of: str) -> Figure:
         Axis("probability of the first guess", limits=(0.0, 1.0)),
         Axis("share that was right", limits=(0.0, high)),
         (
-            Series.with_band("measured", *zip(*((one.confidence, one.accuracy, one.half) for one in bins)), least=0.0),
+            Series.with_band(
+                "measured", *zip(*((bucket.confidence, bucket.accuracy, bucket.half) for bucket in bins)), least=0.0
+            ),
             Series("perfectly calibrated", (0.0, 1.0), (0.0, 1.0)),
         ),
         reading=f"{of} by the probability of the model's first guess, and how often that guess was right; below the "
@@ -145,7 +149,7 @@ def _bucket(power: int, count: float, total: float, squares: float) -> Bucket:
 
 def useful_context(buckets: tuple[Bucket, ...], *, least: int = 32) -> int | None:
     """The context beyond which no longer one has a significantly lower loss; None where too little was read."""
-    known = [one for one in buckets if one.tokens >= least]
+    known = [bucket for bucket in buckets if bucket.tokens >= least]
     if len(known) < 2:
         return None
     for at, one in enumerate(known):

@@ -1,233 +1,185 @@
-"""The gated delta rule on a GPU: a program walks a row and head through the chunks, its state in registers.
+"""The gated delta rule on a GPU: a triangular system for every chunk, then `chunk_kernels.py`.
 
-The mathematics is that of `chunked.py`, with E = e^G, F = e^{G_C - G} and D = tril(e^{G_t - G_s}). What does not wait
-for a state comes first, for all chunks side by side: M = (I + A)⁻¹ with A = tril⁻(β D (k kᵀ)), a column of A after
-the other. (Powers of A would be fewer steps and no use: of equal keys they grow like binomials and then cancel.) Then
+The mathematics is that of `chunked.py`. With E = e^G and D = tril(e^{G_t - G_s}), A = tril⁻(β D (k kᵀ)), and
+M = (I + A)⁻¹, what does not wait for a state is formed for all chunks side by side:
 
-    X = v - E (k S)     U = M (β X)     y = D (q kᵀ) U + E (q S)     S' = e^{G_C} S + (F k)ᵀ U
+    U₀ = M (β v)        W = M (β E k)
 
-Columns of v need each other nowhere, so a wide state is shared out to several programs. On the way back, where each of
-them has its columns' part of dq, dk, dβ and dg, with P = D (q kᵀ) and dS' what is wanted of the state after:
+M by blocks. Those of 16 on the diagonal are inverted column by column, all of them at once. Two neighbours X₁, X₂ and
+what lies below them then join to a block twice as large, (I + A)⁻¹ = X - X A₂₁ X. (Powers of A would be fewer steps
+and no use: of equal keys they grow like binomials and then cancel.)
 
-    dU = Pᵀ dy + F (k dS')          dP = D (dy Uᵀ)              dR = Mᵀ dU        dv = dX = β dR
-    dq = dP k + E (dy Sᵀ)           dN = -tril⁻(D (dR Uᵀ))      dβ_t = dR_t · X_t + k_t · (dN k)_t
-    dk = read + written             read = β (dN k) - E (dX Sᵀ)       written = dPᵀ q + (β dN)ᵀ k + F (U dS'ᵀ)
-    dS = e^{G_C} dS' + (E q)ᵀ dy - (E k)ᵀ dX
-    dG_t = q_t · dq_t + k_t · read_t - k_t · written_t,  and at the chunk's end  + Σ S' dS'
+On the way back, where dU comes from `chunk_kernels.py` and X = v - E (k S), so that U = M (β X),
 
-B batch, T time, H heads, K key width, V value width, C time steps of a chunk; KP is K filled up to a power of two, VP
-the columns of v that a program has.
+    dR = Mᵀ dU      dv = dX = β dR        dN = -tril⁻(D (dR Uᵀ))         dβ_t = dR_t · X_t + k_t · (dN k)_t
+    read = β (dN k) - E (dX Sᵀ)           written = (β dN)ᵀ k
+    dk += read + written                  dG_t += k_t · (read_t - written_t)
+
+B batch, T time, H heads, K key width, V value width, N chunks, C time steps of a chunk; KP is K filled up to a power of
+two, VP the columns of v that a program has at a time.
 """
 
-from typing import Any
-
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from statewise.kernels.associative_memory import Inputs
+from statewise.kernels.chunk_autograd import Call, Prepared, System, remember
+from statewise.kernels.chunk_kernels import between, decay, from_totals, own_chunk, product, put, tile
 from statewise.kernels.gated_delta import chunked
-from statewise.kernels.gradients import through
-from statewise.kernels.tiles import (
-    Manner,
-    decays,
-    dense,
-    own_state,
-    own_steps,
-    row_lengths,
-    strides,
-    tile,
-    unwritten,
-    walk_sizes,
-)
-from statewise.kernels.time_axis import wide
-from statewise.kernels.with_triton import FUSED
-
-_CHUNK = 32
-_TILE = 4096  # numbers of a state that a program keeps in registers
 
 
-@triton.jit(do_not_specialize=["T", "H", "N"])
-def _inverse(
-    k_ptr, beta_ptr, g_ptr, length_ptr, inverse_ptr, k_row, k_time, k_head, T, H, N,
-    C: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """M of one chunk. Rows past the end have a β of 0 and are the identity's."""
-    program = tl.program_id(0).to(tl.int64)
-    b, h, n = program // N // H, program // N % H, program % N
-    c, x = tl.arange(0, C), tl.arange(0, KP)
-    t = n * C + c
-    held = t < tl.load(length_ptr + b)
-    here_k = held[:, None] & (x < K)[None, :]
-    k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)
-    beta = tl.load(beta_ptr + (b * T + t) * H + h, mask=held, other=0.0).to(tl.float32)
-    g = tl.load(g_ptr + (b * T + t) * H + h, mask=held, other=0.0).to(tl.float32)
-    _, between = decays(g, c)
-    a = beta[:, None] * between * tl.dot(k, tl.trans(k), input_precision=PRECISION)
-    a = tl.where(c[:, None] > c[None, :], a, 0.0)
-    m = tl.where(c[:, None] == c[None, :], 1.0, 0.0)
-    for j in range(C - 1):
-        column = tl.sum(tl.where(c[None, :] == j, a, 0.0), 1)
-        row = tl.sum(tl.where(c[:, None] == j, m, 0.0), 0)
-        m -= column[:, None] * row[None, :]
-    tl.store(inverse_ptr + program * C * C + c[:, None] * C + c[None, :], m)
+@triton.jit
+def _joined(x, a, c, SIDE: tl.constexpr, PRECISION: tl.constexpr):
+    """Inverses of blocks twice as large as SIDE, of those that x has."""
+    pair = c[:, None] // (2 * SIDE) == c[None, :] // (2 * SIDE)
+    below = pair & (c[:, None] // SIDE > c[None, :] // SIDE)
+    lower = tl.dot(tl.where(below, a, 0.0), x, input_precision=PRECISION)
+    return x - tl.dot(x, lower, input_precision=PRECISION)
+
+
+@triton.jit
+def _inverse(a, c, C: tl.constexpr, PRECISION: tl.constexpr):
+    """(I + a)⁻¹ of a strictly lower triangular a."""
+    blocks: tl.constexpr = C // 16
+    own = tl.arange(0, blocks)[:, None, None, None] == tl.arange(0, blocks)[None, None, :, None]
+    i = tl.arange(0, 16)
+    diagonal = tl.sum(tl.where(own, tl.reshape(a, [blocks, 16, blocks, 16]), 0.0), 2)
+    x = tl.where(i[None, :, None] == i[None, None, :], 1.0, 0.0) + tl.zeros([blocks, 16, 16], tl.float32)
+    for j in range(15):
+        column = tl.sum(tl.where(i[None, None, :] == j, diagonal, 0.0), 2)
+        row = tl.sum(tl.where(i[None, :, None] == j, x, 0.0), 1)
+        x -= column[:, :, None] * row[:, None, :]
+    full = tl.reshape(tl.where(own, x[:, :, None, :], 0.0), [C, C])
+    if C > 16:
+        full = _joined(full, a, c, 16, PRECISION)
+    if C > 32:
+        full = _joined(full, a, c, 32, PRECISION)
+    return full
 
 
 @triton.jit(do_not_specialize=["T", "H", "N"])
-def _forward(
-    q_ptr, k_ptr, v_ptr, beta_ptr, g_ptr, s_ptr, length_ptr, inverse_ptr, y_ptr, begin_ptr, after_ptr,
-    q_row, q_time, q_head, k_row, k_time, k_head, v_row, v_time, v_head, T, H, N,
+def _prepare(
+    k_ptr, v_ptr, beta_ptr, g_ptr, length_ptr, m_ptr, w_ptr, u_ptr,
+    k_row, k_time, k_head, v_row, v_time, v_head, T, H, N,
     C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr, VP: tl.constexpr,
-    SAVE: tl.constexpr, PRECISION: tl.constexpr,
+    RAGGED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    c, z = tl.arange(0, C), tl.program_id(1) * VP + tl.arange(0, VP)
-    program, b, h, x, square, whole = own_state(z, H, K, V, KP)
-    s = tl.load(s_ptr + program * K * V + square, mask=whole, other=0.0)
-    length = tl.load(length_ptr + b)
-    for n in range((length + C - 1) // C):
-        if SAVE:
-            tl.store(begin_ptr + (program * N + n) * K * V + square, s, mask=whole)
-        rows, held, here_k, here_v = own_steps(n * C + c, x, z, b, h, length, T, H, K, V)
-        q = tile(q_ptr + b * q_row + h * q_head + n * C * q_time, q_time, c, x, here_k)
+    """Time steps past the end have a β of 0: there M is the identity, and W and U₀ are 0."""
+    kind: tl.constexpr = m_ptr.dtype.element_ty
+    head, b, h, n, left = own_chunk(length_ptr, T, H, N, C, RAGGED)
+    if left > 0:
+        c, x = tl.arange(0, C), tl.arange(0, KP)
+        here_k = (c < left)[:, None] & (x < K)[None, :]
         k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)
-        v = tile(v_ptr + b * v_row + h * v_head + n * C * v_time, v_time, c, z, here_v)
-        beta = tl.load(beta_ptr + rows, mask=held, other=0.0).to(tl.float32)
-        g = tl.load(g_ptr + rows, mask=held, other=0.0).to(tl.float32)
-        m = tl.load(inverse_ptr + (program * N + n) * C * C + c[:, None] * C + c[None, :])
-        total, between = decays(g, c)
-        end = tl.sum(g, 0)
+        first = (b * T + n * C) * H + h
+        beta = tl.load(beta_ptr + first + c * H, mask=c < left, other=0.0).to(tl.float32)[:, None]
+        total, _ = decay(g_ptr, first, c, H, c < left)
+        a = beta * between(total, c) * product(k, tl.trans(k), kind, PRECISION)
+        m = _inverse(tl.where(c[:, None] > c[None, :], a, 0.0), c, C, PRECISION).to(kind)
+        every = (c < C)[:, None]
+        put(m_ptr + (head * N + n) * C * C, C, c, c, m, every & (c < C)[None, :])
+        w = product(m, beta * tl.exp(total)[:, None] * k, kind, PRECISION)
+        put(w_ptr + (head * N + n) * C * K, K, c, x, w, every & (x < K)[None, :])
+        for start in range(0, V, VP):
+            z = start + tl.arange(0, VP)
+            here_v = (c < left)[:, None] & (z < V)[None, :]
+            v = tile(v_ptr + b * v_row + h * v_head + n * C * v_time, v_time, c, z, here_v)
+            u = product(m, beta * v, kind, PRECISION)
+            put(u_ptr + (head * N + n) * C * V, V, c, z, u, every & (z < V)[None, :])
+
+
+@triton.jit(do_not_specialize=["T", "H", "N"])
+def _through_written(
+    k_ptr, v_ptr, u_ptr, beta_ptr, g_ptr, length_ptr, m_ptr, begin_ptr, du_ptr,
+    dk_ptr, dv_ptr, dbeta_ptr, dg_ptr,
+    k_row, k_time, k_head, v_row, v_time, v_head, u_row, u_time, u_head, T, H, N,
+    C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr, VP: tl.constexpr,
+    RAGGED: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Adds to dk and dg. Keys in parts of 64: registers hold no more."""
+    kind: tl.constexpr = m_ptr.dtype.element_ty
+    head, b, h, n, left = own_chunk(length_ptr, T, H, N, C, RAGGED)
+    if left > 0:
+        c, held = tl.arange(0, C), tl.arange(0, C) < left
+        first = (b * T + n * C) * H + h
+        k_ptr += b * k_row + h * k_head + n * C * k_time
+        v_ptr += b * v_row + h * v_head + n * C * v_time
+        u_ptr += b * u_row + h * u_head + n * C * u_time
+        du_ptr += (head * N + n) * C * V
+        begin_ptr += (head * N + n) * K * V
+        total, _ = decay(g_ptr, first, c, H, held)
         early = tl.exp(total)[:, None]
-        right = beta[:, None] * (v - early * tl.dot(k, s, input_precision=PRECISION))
-        u = tl.dot(m, right, input_precision=PRECISION)
-        p = between * tl.dot(q, tl.trans(k), input_precision=PRECISION)
-        y = tl.dot(p, u, input_precision=PRECISION) + early * tl.dot(q, s, input_precision=PRECISION)
-        tl.store(y_ptr + rows[:, None] * V + z[None, :], y, mask=here_v)
-        late = k * tl.exp(end - total)[:, None]
-        s = tl.exp(end) * s + tl.dot(tl.trans(late), u, input_precision=PRECISION)
-    tl.store(after_ptr + program * K * V + square, s, mask=whole)
+        beta = tl.load(beta_ptr + first + c * H, mask=held, other=0.0).to(tl.float32)
+        m = tile(m_ptr + (head * N + n) * C * C, C, c, c, (c < C)[:, None] & (c < C)[None, :])
+        keys: tl.constexpr = min(KP, 64)
+        dn = tl.zeros([C, C], tl.float32)
+        dbeta = tl.zeros([C], tl.float32)
+        for start in tl.static_range(0, V, VP):
+            z = start + tl.arange(0, VP)
+            here_v = held[:, None] & (z < V)[None, :]
+            recalled = tl.zeros([C, VP], tl.float32)
+            for at in tl.static_range(0, KP, keys):
+                x = at + tl.arange(0, keys)
+                k = tile(k_ptr, k_time, c, x, held[:, None] & (x < K)[None, :])
+                s = tile(begin_ptr, V, x, z, (x < K)[:, None] & (z < V)[None, :])
+                recalled = product(k, s, kind, PRECISION, recalled)
+            dr = product(tl.trans(m), tile(du_ptr, V, c, z, here_v), kind, PRECISION)
+            dbeta += tl.sum(dr * (tile(v_ptr, v_time, c, z, here_v).to(tl.float32) - early * recalled), 1)
+            dv = (beta[:, None] * dr).to(kind)
+            put(dv_ptr + first * V, H * V, c, z, dv, here_v)
+            dn = product(dr, tl.trans(tile(u_ptr, u_time, c, z, here_v)), kind, PRECISION, dn)
+        dn = tl.where(c[:, None] > c[None, :], -between(total, c) * dn, 0.0)
+        d_total = tl.zeros([C], tl.float32)
+        for at in range(0, KP, keys):
+            x = at + tl.arange(0, keys)
+            here_k = held[:, None] & (x < K)[None, :]
+            read = tl.zeros([C, keys], tl.float32)
+            for start in tl.static_range(0, V, VP):
+                z = start + tl.arange(0, VP)
+                if V > VP:
+                    du = tile(du_ptr, V, c, z, held[:, None] & (z < V)[None, :])
+                    dv = (beta[:, None] * product(tl.trans(m), du, kind, PRECISION)).to(kind)
+                if V > VP or keys < KP:
+                    s = tile(begin_ptr, V, x, z, (x < K)[:, None] & (z < V)[None, :])
+                read = product(dv, tl.trans(s), kind, PRECISION, read)
+            if keys < KP:
+                k = tile(k_ptr, k_time, c, x, here_k)
+            wide_k = k.to(tl.float32)
+            dn_k = product(dn, k, kind, PRECISION)
+            dbeta += tl.sum(wide_k * dn_k, 1)
+            read = beta[:, None] * dn_k - early * read
+            written = product(tl.trans(beta[:, None] * dn), k, kind, PRECISION)
+            dk = tile(dk_ptr + first * K, H * K, c, x, here_k)
+            put(dk_ptr + first * K, H * K, c, x, dk.to(tl.float32) + read + written, here_k)
+            d_total += tl.sum(wide_k * (read - written), 1)
+        tl.store(dbeta_ptr + first + c * H, dbeta.to(dbeta_ptr.dtype.element_ty), mask=held)
+        dg = tl.load(dg_ptr + first + c * H, mask=held, other=0.0)
+        tl.store(dg_ptr + first + c * H, dg + from_totals(d_total), mask=held)
 
 
-@triton.jit(do_not_specialize=["T", "H", "N", "part"])
-def _backward(
-    q_ptr, k_ptr, v_ptr, beta_ptr, g_ptr, length_ptr, inverse_ptr, begin_ptr, after_ptr, dy_ptr, dafter_ptr,
-    dq_ptr, dk_ptr, dv_ptr, dbeta_ptr, dg_ptr, ds_ptr,
-    q_row, q_time, q_head, k_row, k_time, k_head, v_row, v_time, v_head, T, H, N, part,
-    C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KP: tl.constexpr, VP: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """`part` is how many rows B T H one program of columns has to itself in dq, dk, dβ and dg."""
-    c, z = tl.arange(0, C), tl.program_id(1) * VP + tl.arange(0, VP)
-    program, b, h, x, square, whole = own_state(z, H, K, V, KP)
-    before = tl.program_id(1).to(tl.int64) * part
-    ds = tl.load(dafter_ptr + program * K * V + square, mask=whole, other=0.0)
-    after = tl.load(after_ptr + program * K * V + square, mask=whole, other=0.0)
-    length = tl.load(length_ptr + b)
-    count = (length + C - 1) // C
-    for back in range(count):
-        n = count - 1 - back
-        rows, held, here_k, here_v = own_steps(n * C + c, x, z, b, h, length, T, H, K, V)
-        q = tile(q_ptr + b * q_row + h * q_head + n * C * q_time, q_time, c, x, here_k)
-        k = tile(k_ptr + b * k_row + h * k_head + n * C * k_time, k_time, c, x, here_k)
-        v = tile(v_ptr + b * v_row + h * v_head + n * C * v_time, v_time, c, z, here_v)
-        dy = tl.load(dy_ptr + rows[:, None] * V + z[None, :], mask=here_v, other=0.0).to(tl.float32)
-        beta = tl.load(beta_ptr + rows, mask=held, other=0.0).to(tl.float32)[:, None]
-        g = tl.load(g_ptr + rows, mask=held, other=0.0).to(tl.float32)
-        m = tl.load(inverse_ptr + (program * N + n) * C * C + c[:, None] * C + c[None, :])
-        s = tl.load(begin_ptr + (program * N + n) * K * V + square, mask=whole, other=0.0)
-        total, between = decays(g, c)
-        end = tl.sum(g, 0)
-        early, late = tl.exp(total)[:, None], tl.exp(end - total)[:, None]
-        error = v - early * tl.dot(k, s, input_precision=PRECISION)
-        u = tl.dot(m, beta * error, input_precision=PRECISION)
-        # What is read, and what is written into the state.
-        p = between * tl.dot(q, tl.trans(k), input_precision=PRECISION)
-        du = tl.dot(tl.trans(p), dy, input_precision=PRECISION) + late * tl.dot(k, ds, input_precision=PRECISION)
-        dp = between * tl.dot(dy, tl.trans(u), input_precision=PRECISION)
-        dq = tl.dot(dp, k, input_precision=PRECISION) + early * tl.dot(dy, tl.trans(s), input_precision=PRECISION)
-        tl.store(dq_ptr + (before + rows)[:, None] * K + x[None, :], dq, mask=here_k)
-        written = tl.dot(tl.trans(dp), q, input_precision=PRECISION)
-        written += late * tl.dot(u, tl.trans(ds), input_precision=PRECISION)
-        # The triangular system.
-        dr = tl.dot(tl.trans(m), du, input_precision=PRECISION)
-        dx = beta * dr
-        tl.store(dv_ptr + rows[:, None] * V + z[None, :], dx, mask=here_v)
-        dn = between * tl.dot(dr, tl.trans(u), input_precision=PRECISION)
-        dn = tl.where(c[:, None] > c[None, :], -dn, 0.0)
-        dn_k = tl.dot(dn, k, input_precision=PRECISION)
-        dbeta = tl.sum(dr * error, 1) + tl.sum(k * dn_k, 1)
-        tl.store(dbeta_ptr + before + rows, dbeta, mask=held)
-        read = beta * dn_k - early * tl.dot(dx, tl.trans(s), input_precision=PRECISION)
-        written += tl.dot(tl.trans(beta * dn), k, input_precision=PRECISION)
-        tl.store(dk_ptr + (before + rows)[:, None] * K + x[None, :], read + written, mask=here_k)
-        # g_t is part of every G from t on, and all of them are part of the state that is left.
-        d_total = tl.sum(q * dq + k * (read - written), 1)
-        dg = tl.sum(d_total, 0) - tl.cumsum(d_total, 0) + d_total + tl.sum(after * ds)
-        tl.store(dg_ptr + before + rows, dg, mask=held)
-        ds = tl.exp(end) * ds + tl.dot(tl.trans(early * q), dy, input_precision=PRECISION)
-        ds -= tl.dot(tl.trans(early * k), dx, input_precision=PRECISION)
-        after = s
-    tl.store(ds_ptr + program * K * V + square, ds, mask=whole)
+def _solve(call: Call) -> Prepared:
+    batch, _, heads, key = call.k.shape
+    padded = call.chunks * call.way.chunk
+    m = call.empty(batch, heads, call.chunks, call.way.chunk, call.way.chunk)
+    w, u = (call.empty(batch, heads, padded, width) for width in (key, call.v.shape[-1]))
+    call.launch(_prepare, "prepare", (call.k, call.v, call.beta, call.g, call.length_B, m, w, u), (call.k, call.v))
+    return Prepared(m, w, u.transpose(1, 2))
 
 
-def _summed(parts: Tensor, like: Tensor) -> Tensor:
-    """Over the programs that had columns of the same head."""
-    return (parts[0] if len(parts) == 1 else parts.sum(0)).to(like.dtype)
-
-
-class _Walk(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, s: Tensor, length_B: Tensor, manner: Manner
-    ) -> tuple[Tensor, Tensor]:
-        batch, time, heads, _ = q.shape
-        sizes = walk_sizes(q, v, chunk=_CHUNK, exact=manner.exact, tile=_TILE)
-        chunks = triton.cdiv(time, _CHUNK)
-        y = unwritten(manner.ragged)(v.shape, dtype=torch.float32, device=q.device)
-        inverse = s.new_empty(batch, heads, chunks, _CHUNK, _CHUNK)
-        begin = s.new_empty(batch, heads, chunks if manner.save else 0, *s.shape[2:])
-        after = torch.empty_like(s)
-        alone = {key: sizes[key] for key in ("C", "K", "KP", "PRECISION", "num_stages")}
-        _inverse[(batch * heads * chunks,)](
-            k, beta, g, length_B, inverse, *strides(k), time, heads, chunks, num_warps=1, **alone, **FUSED
-        )
-        _forward[(batch * heads, triton.cdiv(v.shape[-1], sizes["VP"]))](
-            q, k, v, beta, g, s, length_B, inverse, y, begin, after, *strides(q, k, v), time, heads, chunks,
-            SAVE=manner.save, **sizes, **FUSED,
-        )  # fmt: skip
-        ctx.save_for_backward(q, k, v, beta, g, s, length_B, inverse, begin, after)
-        ctx.manner = manner
-        return y, after
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, beta, g, s, length_B, inverse, begin, after = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody will differentiate this again: the other form can
-            inputs = (q, k, v, beta, g, s)
-            *along, begun = wide(*inputs)
-            again = chunked.gated_delta(tuple(along), begun, length_B)
-            return *through(again, inputs, gradients), None, None
-        dy, dafter = (gradient.contiguous() for gradient in gradients)
-        batch, time, heads, _ = q.shape
-        sizes = walk_sizes(q, v, chunk=_CHUNK, exact=ctx.manner.exact, tile=_TILE)
-        empty, shares = unwritten(ctx.manner.ragged), triton.cdiv(v.shape[-1], sizes["VP"])
-        dq, dk, dbeta, dg = (
-            empty(shares, *part.shape, dtype=part.dtype if shares == 1 else torch.float32, device=q.device)
-            for part in (q, k, beta, g)
-        )
-        dv = empty(v.shape, dtype=v.dtype, device=q.device)
-        ds = torch.empty_like(s)
-        _backward[(batch * heads, shares)](
-            q, k, v, beta, g, length_B, inverse, begin, after, dy, dafter, dq, dk, dv, dbeta, dg, ds,
-            *strides(q, k, v), time, heads, triton.cdiv(time, _CHUNK), batch * time * heads, **sizes, **FUSED,
-        )  # fmt: skip
-        return _summed(dq, q), _summed(dk, k), dv, _summed(dbeta, beta), _summed(dg, g), ds, None, None
+def _back(call: Call, solved: Prepared, begin: Tensor, du: Tensor, dk: Tensor, dg: Tensor) -> tuple[Tensor, Tensor]:
+    """dv and dβ; dk and dg are added to."""
+    assert call.beta is not None
+    dv, dbeta = (call.unwritten(part, part.dtype) for part in (call.v, call.beta))
+    pointers = (call.k, call.v, solved.u, call.beta, call.g, call.length_B, solved.m, begin, du, dk, dv, dbeta, dg)
+    call.launch(_through_written, "through_written", pointers, (call.k, call.v, solved.u))
+    return dv, dbeta
 
 
 def gated_delta(
     inputs: Inputs, s_BHKV: Tensor, lengths_B: Tensor | None, *, exact: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """`naive.gated_delta`; inputs in any precision, the state and all sums in float32, products if `exact`."""
-    given = (*dense(*inputs[:3]), *(part.contiguous() for part in (*inputs[3:], s_BHKV)))
-    manner = Manner.of(given, lengths_B, exact=exact)
-    y_BTHV, after_BHKV = _Walk.apply(*given, row_lengths(inputs[0], lengths_B), manner)
-    return y_BTHV, after_BHKV
+    """`naive.gated_delta`; the state and all sums in float32, and products in it too if `exact`, unless inputs are
+    in bfloat16: then products and outputs are."""
+    system = System(_solve, _back)
+    return remember(inputs, s_BHKV, lengths_B, exact=exact, again=chunked.gated_delta, system=system)

@@ -31,6 +31,7 @@ def norm(
 ) -> Tensor:
     """Over the last axis. `for_products`: only products read it, so under autocast it may come in their precision."""
     if choice(gain_D).implementation == "fused" or x.dtype == torch.float64:
+        x = x.to(gain_D.dtype)
         if centred:
             return F.layer_norm(x, gain_D.shape, gain_D, bias_D, eps)
         return F.rms_norm(x, gain_D.shape, gain_D, eps)

@@ -23,8 +23,7 @@ from torch import Tensor
 
 from statewise.kernels.gradients import through
 from statewise.kernels.scan import naive, parallel
-from statewise.kernels.tiles import dense
-from statewise.kernels.time_axis import past_end, wide
+from statewise.kernels.time_axis import dense, past_end, wide
 from statewise.kernels.with_triton import FUSED
 
 _BLOCK = 128  # units of one program, each on a lane of its own

@@ -1,10 +1,12 @@
-"""The short convolution on a GPU: a tile of time steps and channels a program, one kernel forward and one backward.
+"""The short convolution on a GPU: a tile of time steps and channels a program, one kernel forward and two backward.
 
 With p = Σ_j w_j x_{t-W+j}, y = silu(p), and inputs before the beginning taken from the window, on the way back
 
     dp_t = silu'(p_t) dy_t        dx_s = Σ_j w_j dp_{s+W-j}        dw_j = Σ_t dp_t x_{t-W+j}
 
-p is not kept but formed again; a tile's part of dw is written down and summed at the end, in a fixed order.
+p is not kept but formed again, once, where dp is; a second kernel reads dp at the taps' time steps. A tile's part of dw
+is written down and summed at the end, in a fixed order. How many channels there are is part of what is compiled: a
+kernel that knows them to be a multiple of 16 reads many at once.
 
 B batch, T time, C channels, K taps, W = K - 1 inputs that are remembered; here L time steps and D channels of a tile.
 """
@@ -18,20 +20,22 @@ from torch import Tensor
 
 from statewise.kernels.gradients import through
 from statewise.kernels.short_convolution import naive
-from statewise.kernels.tiles import dense, row_lengths
+from statewise.kernels.time_axis import dense, row_lengths
 from statewise.kernels.with_triton import FUSED
 
-_TIME_STEPS, _CHANNELS = 16, 128
+_TIME_STEPS, _CHANNELS = 32, 128
 
 
 @triton.jit
-def _input(x_ptr, window_ptr, x_time, s, d, length, C, W: tl.constexpr):
-    """What stands at time steps s; before 0 in the window, past the end nothing."""
-    inside = (d < C)[None, :]
+def _input(x_ptr, window_ptr, x_time, first, i, d, length, C, W: tl.constexpr):
+    """What stands i time steps after `first`, where x_ptr is; before 0 in the window, past the end nothing."""
+    s, inside = first + i, (d < C)[None, :]
     now = ((s >= 0) & (s < length))[:, None] & inside
-    earlier = ((s < 0) & (s >= -W))[:, None] & inside
-    x = tl.load(x_ptr + s[:, None] * x_time + d[None, :], mask=now, other=0.0).to(tl.float32)
-    return x + tl.load(window_ptr + (s + W)[:, None] * C + d[None, :], mask=earlier, other=0.0).to(tl.float32)
+    x = tl.load(x_ptr + i[:, None] * x_time + d[None, :], mask=now, other=0.0).to(tl.float32)
+    if first < W:  # few tiles look into the window
+        earlier = ((s < 0) & (s >= -W))[:, None] & inside
+        x += tl.load(window_ptr + (s + W)[:, None] * C + d[None, :], mask=earlier, other=0.0).to(tl.float32)
+    return x
 
 
 @triton.jit
@@ -40,75 +44,78 @@ def _weight(weight_ptr, d, j, C, K: tl.constexpr):
 
 
 @triton.jit
-def _summed(x_ptr, window_ptr, weight_ptr, x_time, t, d, length, C, K: tl.constexpr, L: tl.constexpr, D: tl.constexpr):
+def _summed(
+    x_ptr, window_ptr, weight_ptr, x_time, first, i, d, length, C, K: tl.constexpr, L: tl.constexpr, D: tl.constexpr
+):
     p = tl.zeros([L, D], tl.float32)
     for j in tl.static_range(K):
         w = _weight(weight_ptr, d, j, C, K)
-        p += w * _input(x_ptr, window_ptr, x_time, t - (K - 1) + j, d, length, C, K - 1)
+        p += w * _input(x_ptr, window_ptr, x_time, first, i - (K - 1) + j, d, length, C, K - 1)
     return p
 
 
-@triton.jit(do_not_specialize=["T", "C"])
+@triton.jit(do_not_specialize=["T"])
 def _forward(
     x_ptr, window_ptr, weight_ptr, length_ptr, y_ptr, x_row, x_time, T, C,
     K: tl.constexpr, SILU: tl.constexpr, L: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    b = tl.program_id(2).to(tl.int64)
-    t = (tl.program_id(1) * L + tl.arange(0, L)).to(tl.int64)
-    d = tl.program_id(0) * D + tl.arange(0, D)
-    length = tl.load(length_ptr + b)
-    x_ptr += b * x_row
+    b, first = tl.program_id(2).to(tl.int64), tl.program_id(1) * L
+    i, d = tl.arange(0, L), tl.program_id(0) * D + tl.arange(0, D)
+    length = tl.load(length_ptr + b).to(tl.int32)
+    x_ptr += b * x_row + first.to(tl.int64) * x_time
     window_ptr += b * (K - 1) * C
-    p = _summed(x_ptr, window_ptr, weight_ptr, x_time, t, d, length, C, K, L, D)
+    p = _summed(x_ptr, window_ptr, weight_ptr, x_time, first, i, d, length, C, K, L, D)
     if SILU:
         p = p * tl.sigmoid(p)
-    p = tl.where((t < length)[:, None], p, 0.0)
-    tl.store(y_ptr + (b * T + t)[:, None] * C + d[None, :], p, mask=(t < T)[:, None] & (d < C)[None, :])
+    p = tl.where((first + i < length)[:, None], p, 0.0)
+    y_ptr += (b * T + first) * C
+    tl.store(y_ptr + i[:, None] * C + d[None, :], p, mask=(first + i < T)[:, None] & (d < C)[None, :])
 
 
-@triton.jit
-def _back_through_silu(
-    x_ptr, window_ptr, weight_ptr, dy_ptr, x_time, t, d, length, C,
+@triton.jit(do_not_specialize=["T"])
+def _to_sums(
+    x_ptr, window_ptr, weight_ptr, length_ptr, dy_ptr, dp_ptr, dweight_ptr, x_row, x_time, T, C,
     K: tl.constexpr, SILU: tl.constexpr, L: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """dp at time steps t."""
-    held = ((t >= 0) & (t < length))[:, None] & (d < C)[None, :]
-    dp = tl.load(dy_ptr + t[:, None] * C + d[None, :], mask=held, other=0.0).to(tl.float32)
+    """dp, written where there is a SiLU, and this tile's part of dw."""
+    b, first = tl.program_id(2).to(tl.int64), tl.program_id(1) * L
+    i, d = tl.arange(0, L), tl.program_id(0) * D + tl.arange(0, D)
+    length = tl.load(length_ptr + b).to(tl.int32)
+    x_ptr += b * x_row + first.to(tl.int64) * x_time
+    window_ptr += b * (K - 1) * C
+    held, at = (first + i < length)[:, None] & (d < C)[None, :], i[:, None] * C + d[None, :]
+    dp = tl.load(dy_ptr + (b * T + first) * C + at, mask=held, other=0.0).to(tl.float32)
     if SILU:
-        p = _summed(x_ptr, window_ptr, weight_ptr, x_time, t, d, length, C, K, L, D)
+        p = _summed(x_ptr, window_ptr, weight_ptr, x_time, first, i, d, length, C, K, L, D)
         share = tl.sigmoid(p)
         dp *= share * (1.0 + p * (1.0 - share))
-    return dp
+        tl.store(dp_ptr + (b * T + first) * C + at, dp, mask=held)
+    part = b * tl.num_programs(1) + tl.program_id(1)
+    for j in tl.static_range(K):
+        x = _input(x_ptr, window_ptr, x_time, first, i - (K - 1) + j, d, length, C, K - 1)
+        tl.store(dweight_ptr + (part * K + j) * C + d, tl.sum(dp * x, 0), mask=d < C)
 
 
-@triton.jit(do_not_specialize=["T", "C", "parts"])
-def _backward(
-    x_ptr, window_ptr, weight_ptr, length_ptr, dy_ptr, dx_ptr, dwindow_ptr, dweight_ptr, x_row, x_time, T, C, parts,
-    K: tl.constexpr, SILU: tl.constexpr, L: tl.constexpr, D: tl.constexpr,
-):  # fmt: skip
-    """Time steps from the first of the window on."""
-    b = tl.program_id(2).to(tl.int64)
-    s = (tl.program_id(1) * L + tl.arange(0, L)).to(tl.int64) - (K - 1)
-    d = tl.program_id(0) * D + tl.arange(0, D)
-    length = tl.load(length_ptr + b)
-    x_ptr += b * x_row
-    dy_ptr += b * T * C
-    window_ptr += b * (K - 1) * C
+@triton.jit(do_not_specialize=["T"])
+def _to_inputs(
+    weight_ptr, length_ptr, dp_ptr, dx_ptr, dwindow_ptr, T, C, K: tl.constexpr, L: tl.constexpr, D: tl.constexpr
+):
+    """dx, and the window's: time steps from the first of the window on."""
+    b, first = tl.program_id(2).to(tl.int64), tl.program_id(1) * L - (K - 1)
+    i, d = tl.arange(0, L), tl.program_id(0) * D + tl.arange(0, D)
+    length = tl.load(length_ptr + b).to(tl.int32)
+    s, inside, here = first + i, (d < C)[None, :], (b * T + first) * C
     dx = tl.zeros([L, D], tl.float32)
     for j in tl.static_range(K):
-        later = s + (K - 1) - j
-        dp = _back_through_silu(x_ptr, window_ptr, weight_ptr, dy_ptr, x_time, later, d, length, C, K, SILU, L, D)
+        later = i + (K - 1) - j
+        held = ((first + later >= 0) & (first + later < length))[:, None] & inside
+        dp = tl.load(dp_ptr + here + later[:, None] * C + d[None, :], mask=held, other=0.0).to(tl.float32)
         dx += _weight(weight_ptr, d, j, C, K) * dp
-    inside = (d < C)[None, :]
     dx = tl.where((s < length)[:, None], dx, 0.0)
-    tl.store(dx_ptr + (b * T + s)[:, None] * C + d[None, :], dx, mask=((s >= 0) & (s < T))[:, None] & inside)
-    at_window = (b * (K - 1) + s + K - 1)[:, None] * C + d[None, :]
-    tl.store(dwindow_ptr + at_window, dx, mask=(s < 0)[:, None] & inside)
-    dp = _back_through_silu(x_ptr, window_ptr, weight_ptr, dy_ptr, x_time, s, d, length, C, K, SILU, L, D)
-    part = b * parts + tl.program_id(1)
-    for j in tl.static_range(K):
-        x = _input(x_ptr, window_ptr, x_time, s - (K - 1) + j, d, length, C, K - 1)
-        tl.store(dweight_ptr + (part * K + j) * C + d, tl.sum(dp * x, 0), mask=d < C)
+    tl.store(dx_ptr + here + i[:, None] * C + d[None, :], dx, mask=((s >= 0) & (s < T))[:, None] & inside)
+    if first < 0:
+        at_window = b * (K - 1) * C + (s + K - 1)[:, None] * C + d[None, :]
+        tl.store(dwindow_ptr + at_window, dx, mask=(s < 0)[:, None] & inside)
 
 
 def _sizes(weight_CK: Tensor, silu: bool) -> dict[str, Any]:
@@ -134,14 +141,17 @@ class _Convolution(torch.autograd.Function):
             again, _ = naive.short_convolution(*inputs, length_B, ctx.silu)
             return *through((again,), inputs, gradients), None, None
         batch, time, channels = x.shape
-        taps = weight.shape[1]
-        parts = triton.cdiv(time + taps - 1, _TIME_STEPS)
+        sizes, dy = _sizes(weight, ctx.silu), gradients[0].contiguous()
+        across, along = triton.cdiv(channels, _CHANNELS), triton.cdiv(time, _TIME_STEPS)
+        dp = torch.empty_like(dy) if ctx.silu else dy
+        dweight = torch.empty(batch * along, sizes["K"], channels, dtype=torch.float32, device=x.device)
+        _to_sums[(across, along, batch)](
+            x, window, weight, length_B, dy, dp, dweight, *x.stride()[:2], time, channels, **sizes, **FUSED
+        )
         dx, dwindow = x.new_empty(x.shape), torch.empty_like(window)
-        dweight = torch.empty(batch * parts, taps, channels, dtype=torch.float32, device=x.device)
-        _backward[(triton.cdiv(channels, _CHANNELS), parts, batch)](
-            x, window, weight, length_B, gradients[0].contiguous(), dx, dwindow, dweight,
-            *x.stride()[:2], time, channels, parts, **_sizes(weight, ctx.silu), **FUSED,
-        )  # fmt: skip
+        del sizes["SILU"]
+        from_window = triton.cdiv(time + sizes["K"] - 1, _TIME_STEPS)
+        _to_inputs[(across, from_window, batch)](weight, length_B, dp, dx, dwindow, time, channels, **sizes, **FUSED)
         return dx, dwindow, dweight.sum(0).mT.to(weight), None, None
 
 

@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from statewise.kernels.tiles import unwritten
+from statewise.kernels.time_axis import unwritten
 from statewise.kernels.ttt.naive import Carried
 from statewise.kernels.ttt.triton_autograd import run_kernel, second_gradient, tile_sizes
 from statewise.kernels.ttt.triton_inner import (

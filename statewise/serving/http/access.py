@@ -44,7 +44,7 @@ class Gate:
             scope["state"]["owner"] = self._admit(scope)
             await self._app(scope, _Replay(await self._body(scope, receive), receive), send)
         except Gone:
-            return
+            scope["state"]["cycle"].disconnected = True  # or uvicorn would miss the response
         except HttpError as error:
             await answer(error.response(), scope, receive, send)
         except Exception as raised:

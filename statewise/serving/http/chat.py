@@ -52,7 +52,7 @@ async def complete(service: Service, request: Request) -> Response:
         "stop_token_ids": [*asked.stop_token_ids, *([] if format.stop_id is None else [format.stop_id])],
         "stream_options": asked.stream_options,
     }
-    text = CompletionRequest.model_construct(**plain)
+    text = CompletionRequest.model_construct(asked.model_fields_set, **plain)
     completion = Completion(service, served, text, [(ids, "")], _CHAT)
     choices = completion.choices(service, text, owner, whole=True, read=read)
     return await answered(service, request, text, completion, choices)

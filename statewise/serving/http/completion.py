@@ -20,6 +20,7 @@ from statewise.serving.http.sse import EventStream
 from statewise.serving.job import Job, Read, Scored
 
 _DONE = b"data: [DONE]\n\n"
+_CHOICES = ',"choices":[{"index":'
 GOES_ON = ',"logprobs":null,"finish_reason":null}]}\n\n'
 _SEEDS = 2**63
 _NOBODY: set[int] = set()
@@ -101,17 +102,20 @@ class Completion:
     """One request: its jobs, and the answer in either form. It outlives what was asked, so it holds little."""
 
     __slots__ = (
-        "_pieces",
-        "_served",
-        "candidates",
-        "created",
-        "echo",
-        "form",
-        "id",
-        "n",
-        "prompts",
-        "with_ids",
-        "with_usage",
+        *(
+            "_as_ids",
+            "_pieces",
+            "_served",
+            "always_usage",
+            "candidates",
+            "created",
+            "echo",
+            "form",
+            "id",
+            "n",
+            "prompts",
+        ),
+        *("n", "prompts", "with_ids", "with_usage"),
     )
 
     def __init__(
@@ -126,6 +130,8 @@ class Completion:
         self.n, self.candidates = asked.n, asked.best_of or asked.n
         self.echo, self.with_ids = asked.echo, asked.return_token_ids
         self.with_usage = bool(asked.stream_options.include_usage)
+        self.always_usage = self.with_usage and bool(asked.stream_options.continuous_usage_stats)
+        self._as_ids = asked.return_tokens_as_token_ids
         self.id, self.created = f"{form.id}-{secrets.token_hex(12)}", int(time.time())
         self._pieces = service.pieces(served) if asked.logprobs is not None else None
         self._check(service, asked)
@@ -151,6 +157,8 @@ class Completion:
             raise invalid(f"{texts} texts at once; this server allows {most}: fewer prompts, or a smaller n", param="n")
         if asked.logprobs is not None and asked.logprobs > spec.max_logprobs:
             raise invalid(f"logprobs {asked.logprobs}; this server allows {spec.max_logprobs}", param="logprobs")
+        if not asked.stream and "stream_options" in asked.model_fields_set:
+            raise invalid("stream_options is for streams: set stream to true, or leave it out", param="stream_options")
         if asked.max_tokens == 0 and not (asked.echo or asked.save_state or asked.session_id):
             raise invalid("max_tokens 0 needs echo or save_state: there would be nothing to answer", param="max_tokens")
         if asked.min_tokens > asked.max_tokens:
@@ -255,8 +263,8 @@ class Completion:
         if self._pieces is None:
             return None
         if first and self.echo:
-            return self.form.report(self._pieces, [*choice.prompt, *scored], offset=0)
-        return self.form.report(self._pieces, scored, offset=offset)
+            return self.form.report(self._pieces, [*choice.prompt, *scored], offset=0, as_ids=self._as_ids)
+        return self.form.report(self._pieces, scored, offset=offset, as_ids=self._as_ids)
 
     def extras(self, choice: Choice, ids: list[int], *, first: bool) -> dict[str, Any]:
         made: dict[str, Any] = {}
@@ -272,19 +280,28 @@ class Completion:
 class Chunks:
     """A completion as chunks of a stream: one prepared beginning, one string for each write."""
 
-    __slots__ = ("_before", "_completion", "_exchange", "_fresh", "_offsets", "_plain")
+    __slots__ = ("_before", "_completion", "_exchange", "_fresh", "_offsets", "_plain", "_read")
 
     def __init__(self, completion: Completion, exchange: Exchange, *, scored: bool) -> None:
         self._completion, self._exchange = completion, exchange
         form = completion.form
         head = json.dumps(completion.head(form.chunk), separators=(",", ":"))[:-1]
         usage = ',"usage":null' if completion.with_usage else ""
-        self._before = f'data: {head}{usage},"choices":[{{"index":'
+        self._before = f"data: {head}{usage}{_CHOICES}"
+        self._read = sum(len(prompt) for prompt, _ in completion.prompts) if completion.always_usage else None
         self._plain = not scored and not completion.with_ids
         self._offsets = [len(completion.prompt_of(choice)[1]) for choice in exchange.choices]
         special = not self._plain or completion.echo or form.first
         # Whose first chunk is different; an empty set of its own would be as large as the rest of this.
         self._fresh = {choice.index for choice in exchange.choices} if special else _NOBODY
+
+    def _begin(self) -> str:
+        """A chunk as far as the number of its choice."""
+        if self._read is None:
+            return self._before
+        read, written = self._read, sum([choice.tokens for choice in self._exchange.choices])
+        usage = f'"prompt_tokens":{read},"completion_tokens":{written},"total_tokens":{read + written}'
+        return self._before.replace('"usage":null', f'"usage":{{{usage}}}', 1)
 
     def news(self) -> bytes:
         return "".join([self._chunk(choice) for choice in self._exchange.taken()]).encode("ascii")
@@ -294,7 +311,7 @@ class Chunks:
         index, finish = choice.index, choice.finish
         if finish is None and self._plain and not self._fresh:
             form = self._completion.form
-            return f"{self._before}{index},{form.delta}{quoted(text)}{form.goes_on}" if text else ""
+            return f"{self._begin()}{index},{form.delta}{quoted(text)}{form.goes_on}" if text else ""
         if not (text or ids or scored or finish):
             return ""
         first = index in self._fresh
@@ -309,9 +326,9 @@ class Chunks:
         )
         ended = "null" if finish is None else quoted(finish)
         form = completion.form
-        begun = f"{self._before}{index},{form.first}{form.goes_on}" if first and form.first else ""
+        begun = f"{self._begin()}{index},{form.first}{form.goes_on}" if first and form.first else ""
         return (
-            f"{begun}{self._before}{index},{form.delta}{quoted(shown)}{form.delta_end},"
+            f"{begun}{self._begin()}{index},{form.delta}{quoted(shown)}{form.delta_end},"
             f'"logprobs": {json.dumps(logprobs, allow_nan=False)}, "finish_reason": {ended}{extras}}}]}}\n\n'
         )
 

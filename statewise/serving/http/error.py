@@ -55,9 +55,13 @@ def of_refusal(refused: Refused) -> HttpError:
 
 
 def of_validation(error: ValidationError) -> HttpError:
-    """The first thing that is wrong with a request, with the name of its field."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    """The first thing that is wrong with a request, with the name of its field. Of several forms of a field, that form
+    counts of which most was understood.
+    """
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    first = max((one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]), key=lambda one: len(one["loc"]))
     place = [str(part) for part in first["loc"]]
     param = place[0] if place else None
+    inner = f"{place[-1]}: " if len(place) > 1 and isinstance(first["loc"][-2], int) else ""
     message = first["msg"].removeprefix("Value error, ")
-    return invalid(f"{param}: {message}" if param else message, param=param)
+    return invalid(f"{param}: {inner}{message}" if param else message, param=param)

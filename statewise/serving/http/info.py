@@ -59,7 +59,10 @@ async def tokenize(service: Service, request: Request) -> Response:
         tokens = [int(served.tokenizer.end_id)]
     else:
         tokens = await service.encode(served, asked.prompt)
-    return as_json({"tokens": tokens, "count": len(tokens), "max_model_len": served.max_context})
+    made = {"tokens": tokens, "count": len(tokens), "max_model_len": served.max_context}
+    if asked.return_token_strs:
+        made["token_strs"] = [service.pieces(served).of(token) for token in tokens]
+    return as_json(made)
 
 
 async def detokenize(service: Service, request: Request) -> Response:

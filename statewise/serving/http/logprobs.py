@@ -1,6 +1,6 @@
 """Probabilities of tokens as completions report them: pieces of text, nats, the best alternatives, offsets."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from statewise.decoding import TextStream
@@ -23,44 +23,29 @@ class Pieces:
         piece = self._known.get(token)
         if piece is None:
             text = self._tokenizer.decode([*self._before, token])[self._skip :]
-            piece = self._known[token] = text if text and "\ufffd" not in text else f"token_id:{token}"
+            piece = self._known[token] = text if text and "\ufffd" not in text else _as_id(token)
         return piece
 
-    def report(self, scored: Sequence[Scored], *, offset: int) -> dict[str, Any]:
+    def report(self, scored: Sequence[Scored], *, offset: int, as_ids: bool = False) -> dict[str, Any]:
         """The `logprobs` of a choice; `offset` is where its first token begins in the text."""
-        best = any(one.top for one in scored)
+        name = _as_id if as_ids else self.of
         return {
-            "tokens": [self.of(one.id) for one in scored],
+            "tokens": [name(one.id) for one in scored],
             "token_logprobs": [_finite(one.logprob) for one in scored],
-            "top_logprobs": [self._top(one) for one in scored] if best else None,
+            "top_logprobs": [_top(one, name) for one in scored],
             "text_offset": self._offsets([one.id for one in scored], offset),
         }
 
-    def report_chat(self, scored: Sequence[Scored], *, offset: int) -> dict[str, Any]:
+    def report_chat(self, scored: Sequence[Scored], *, offset: int, as_ids: bool = False) -> dict[str, Any]:
         """The `logprobs` of a chat's choice. It has no offsets."""
+        name = _as_id if as_ids else self.of
         return {
             "content": [
-                {**self._token(one.id, one.logprob), "top_logprobs": [self._token(*best) for best in one.top]}
+                {**_token(one.id, one.logprob, name), "top_logprobs": [_token(*best, name) for best in one.top]}
                 for one in scored
             ],
             "refusal": None,
         }
-
-    def _token(self, token: int, logprob: float | None) -> dict[str, Any]:
-        text = self.of(token)
-        known = None if text.startswith("token_id:") else list(text.encode())
-        return {"token": text, "logprob": _finite(logprob), "bytes": known}
-
-    def _top(self, scored: Scored) -> dict[str, float] | None:
-        if scored.logprob is None:
-            return None
-        named: dict[str, float] = {}
-        for token, logprob in scored.top:
-            name = self.of(token)
-            while name in named:  # two tokens with one text
-                name += f" (token_id:{token})"
-            named[name] = _finite(logprob) or 0.0
-        return named
 
     def _offsets(self, ids: Sequence[int], offset: int) -> list[int]:
         offsets = []
@@ -74,6 +59,29 @@ class Pieces:
             offsets.append(offset)
             offset += len(self.of(token)) if token != self._tokenizer.end_id else 0
         return offsets
+
+
+def _token(token: int, logprob: float | None, name_of: Callable[[int], str]) -> dict[str, Any]:
+    text = name_of(token)
+    known = None if text.startswith("token_id:") else list(text.encode())
+    return {"token": text, "logprob": _finite(logprob), "bytes": known}
+
+
+def _as_id(token: int) -> str:
+    return f"token_id:{token}"
+
+
+def _top(scored: Scored, name_of: Callable[[int], str]) -> dict[str, float] | None:
+    """The token itself, and then the best alternatives."""
+    if scored.logprob is None:
+        return None
+    named: dict[str, float] = {}
+    for token, logprob in {scored.id: scored.logprob, **dict(scored.top)}.items():
+        name = name_of(token)
+        while name in named:  # two tokens with one text
+            name += f" ({_as_id(token)})"
+        named[name] = _finite(logprob) or 0.0
+    return named
 
 
 def _finite(logprob: float | None) -> float | None:

@@ -16,6 +16,17 @@ _LARGEST_ID = 2**31
 _LONGEST_STOP = 64
 _MOST_STOPS = 4
 
+# What other servers can do: if it were ignored, the answer would not be what was asked for.
+_UNSUPPORTED = frozenset(
+    [
+        *("allowed_token_ids", "background", "bad_words", "dry_multiplier", "functions", "grammar", "guided_choice"),
+        *("guided_grammar", "guided_json", "guided_regex", "include_stop_str_in_output", "json_schema", "mirostat"),
+        *("prompt_embeds", "prompt_logprobs", "response_format", "structured_outputs", "tools"),
+        *("top_logprobs", "truncate_prompt_tokens", "use_beam_search", "xtc_probability"),
+    ]
+)
+_PLAIN_TEXT = {"type": "text"}  # as a response's format, what is answered anyway
+
 T = TypeVar("T", bound="Body")
 
 
@@ -35,6 +46,9 @@ async def parse(kind: type[T], request: Request) -> T:
     if not isinstance(value, dict):
         raise invalid("the body is JSON, but not an object; expected {...}", code="invalid_json")
     given = {name: item for name, item in value.items() if item is not None}
+    for name in sorted(_UNSUPPORTED.intersection(given) - kind.model_fields.keys()):
+        if given[name] and given[name] != _PLAIN_TEXT:
+            raise invalid(f"{name} is not supported; leave it out", param=name, code="unsupported_parameter")
     try:
         return kind.model_validate(given)
     except ValidationError as error:
@@ -135,6 +149,7 @@ def checked_id(value: str) -> str:
 
 class StreamOptions(Body):
     include_usage: bool | None = False
+    continuous_usage_stats: bool | None = Field(False, description="with include_usage: in every chunk")
 
 
 class Drawing(Body):
@@ -163,6 +178,7 @@ class Sessions(Drawing):
     n: Annotated[int, Field(ge=1, le=128)] = 1
     stream_options: StreamOptions = StreamOptions()
     return_token_ids: bool = False
+    return_tokens_as_token_ids: bool = Field(False, description="tokens of logprobs as token_id:N")
     user: Text = ""
     session_id: StateId | None = Field(None, description="continue from this state if it exists, and save under it")
     state: StateId | None = Field(None, description="a saved state to continue from")
@@ -242,6 +258,7 @@ class TokenizeRequest(Body):
     model: Name | None = None
     prompt: Text
     add_special_tokens: bool = True
+    return_token_strs: bool = False
 
 
 class DetokenizeRequest(Body):

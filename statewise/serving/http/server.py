@@ -128,6 +128,8 @@ class Protocol(HttpToolsProtocol):
         self._in_head, self._head = False, 0
         super().on_headers_complete()
         self.cycle.message_event = _Signal()  # type: ignore[assignment]
+        # uvicorn tells the last request of a connection alone that its client left, and others may come before it.
+        self.scope["state"]["cycle"] = self.cycle
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -158,11 +160,14 @@ class Protocol(HttpToolsProtocol):
         self._refuse(400, "this is not a valid HTTP request")
 
     def _refuse(self, status: int, message: str) -> None:
+        self._refused = True
+        if self.pipeline or not (self.cycle is None or self.cycle.response_complete or self.cycle.more_body):
+            self.cycle.keep_alive = False  # what was asked before is answered, and nothing is written in between
+            return
         body = json.dumps(HttpError(status, message).content()).encode("ascii")
         head = f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         self.transport.write(f"{head}connection: close\r\n\r\n".encode("ascii") + body)
         # What still comes is read and thrown away for a while: closed at once, the client would not see the answer.
-        self._refused = True
         self.loop.call_later(_LINGER, self.transport.close)
 
 

@@ -106,8 +106,8 @@ class TextEncoding(NamedTuple):
     def encode(self, content: Sequence[str]) -> Rows:
         ids = self.tokenizer.encode_many(list(content))
         nothing = np.array([self.tokenizer.end_id])  # a text without a token is still a row
-        cut = sum(len(one) > self.longest for one in ids)
-        read = [one[: self.longest] if len(one) else nothing for one in ids]
+        cut = sum(len(row) > self.longest for row in ids)
+        read = [row[: self.longest] if len(row) else nothing for row in ids]
         return Rows(read, cut, self.tokenizer.unknown_share(ids))
 
     def files(self) -> dict[str, Payload]:

@@ -127,7 +127,6 @@ class ClassificationRun(PredictingRun):
     """
 
     _evaluation = ClassificationEvaluation
-    _packages = ("sklearn.metrics",)
 
     spec: ClassificationSpec
     model: AnyClassifier

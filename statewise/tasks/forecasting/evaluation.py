@@ -55,7 +55,7 @@ class ForecastEvaluation(NamedTuple):
     def report(self, name: str) -> Report:
         if self.nats_per_frame is not None:
             rows = [(name, f"{self.nats_per_frame:.3f}")]
-            rows += [(key, f"{one['nats_per_frame']:.3f}") for key, one in self.baselines.items()]
+            rows += [(key, f"{baseline['nats_per_frame']:.3f}") for key, baseline in self.baselines.items()]
             warning = self._warning(name, "nats per frame", "nats_per_frame")
             note = f"{self.windows:,} frames of the {self.part}"
             return Report(("nats per frame",), tuple(rows), own=0, note=note, warning=warning)
@@ -161,7 +161,7 @@ class _Spread:
             own = np.array([self._index(q) for q in objective.levels], dtype=np.int64)
             return crps_quantiles(target, np.take(quantile_BHCQ, own, axis=-1), levels=objective.levels).value
         assert forecast.parameters is not None
-        parameters = [one.double().cpu().numpy() for one in forecast.parameters]
+        parameters = [parameter.double().cpu().numpy() for parameter in forecast.parameters]
         if isinstance(objective, GaussianSpec):
             return crps_gaussian(target, *parameters).value
         assert isinstance(objective, StudentSpec)
@@ -252,7 +252,7 @@ def evaluate_windows(
         at=at_steps(errors, shown),
         curve=errors.mse_at,
         one_step_mse=squared / count if count else None,
-        baselines={name: _baseline(one, shown) for name, one in baselines.items()},
+        baselines={name: _baseline(baseline, shown) for name, baseline in baselines.items()},
     )
 
 

@@ -92,7 +92,7 @@ class Known(NamedTuple):
         return self.scaling_for(series).apply(series)
 
     def to_json(self) -> str:
-        scalings = {name: one.to_json() for name, one in self.scaling_of.items()}
+        scalings = {name: scaling.to_json() for name, scaling in self.scaling_of.items()}
         record = {"scaling": self.scaling.to_json(), "scaling_of": scalings, "mase_of": dict(self.mase_of)}
         return json.dumps({**self._asdict(), **record}, indent=1) + "\n"
 

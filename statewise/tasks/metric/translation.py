@@ -142,8 +142,8 @@ def token_error_rate(
     for stream in streams:
         check_pairs(len(hypotheses), len(stream), of="lines")
     for written, *true in zip(hypotheses, *streams):
-        several = [one.split() for one in true]
-        edits += min(levenshtein(written.split(), one) for one in several)
+        several = [reference.split() for reference in true]
+        edits += min(levenshtein(written.split(), reference) for reference in several)
         words += sum(map(len, several)) / len(several)
     signature = f"words|refs:{len(streams)}"
     return Score("token error rate", 100 * edits / max(words, 1.0), False, signature, len(references))
@@ -176,7 +176,7 @@ def exact_lines(
     for stream in (references, *more_references):
         check_pairs(len(hypotheses), len(stream), of="lines")
     several = zip(hypotheses, references, *more_references)
-    return [any(written.split() == one.split() for one in true) for written, *true in several]
+    return [any(written.split() == reference.split() for reference in true) for written, *true in several]
 
 
 def _sacrebleu() -> ModuleType:

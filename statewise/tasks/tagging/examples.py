@@ -27,7 +27,9 @@ def layout_at(spec: TaggedDataSpec, path: str) -> Layout:
 
 def read_sentences(spec: TaggedDataSpec, paths: Sequence[str], *, tags: bool = True) -> list[Tagged]:
     return [
-        one for path in paths for one in read_tagged(path, layout=layout_at(spec, path), scheme=spec.scheme, tags=tags)
+        sentence
+        for path in paths
+        for sentence in read_tagged(path, layout=layout_at(spec, path), scheme=spec.scheme, tags=tags)
     ]
 
 

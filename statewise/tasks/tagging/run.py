@@ -125,7 +125,6 @@ class TaggingRun(PredictingRun):
     """
 
     _evaluation = TaggingEvaluation
-    _packages = ("sklearn.metrics",)
 
     spec: TaggingSpec
     model: Tagger

@@ -62,7 +62,9 @@ class TranslationEvaluation(NamedTuple):
             ("uniform (knows nothing)", _uncertainty(self.uniform_nats)),
         )
         rows = [
-            (key, *(_cell(found, one) for one in shown)) for key, found in predictors if shown.keys() & found.keys()
+            (key, *(_cell(found, column) for column in shown))
+            for key, found in predictors
+            if shown.keys() & found.keys()
         ]
         cut = f" · {self.cut:,} longer than is read" if self.cut else ""
         if self.out_of_reach:

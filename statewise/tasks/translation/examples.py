@@ -189,7 +189,9 @@ class Languages(NamedTuple):
         """From whole sources and the ids of whole targets to what is read of them."""
         cut = sum(max(len(source), len(target)) > self.longest for source, target in zip(sources, targets))
         ended = [np.append(target, self.target.end_id)[: self.longest + 1] for target in targets]
-        return Rows([self.source.as_read(one) for one in sources], ended, [len(target) for target in targets], cut)
+        return Rows(
+            [self.source.as_read(source) for source in sources], ended, [len(target) for target in targets], cut
+        )
 
     def parting(self, spec: PairDataSpec, targets: Sequence[str]) -> Parting:
         """What counts as a word of these targets, for figures: what the vocabulary takes for one, if it knows words.
@@ -283,8 +285,8 @@ def _halves(paths: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _pairs(found: Sequence[Pair], left_out: Mapping[str, int] | None = None) -> Pairs:
-    sources, targets = [one.source for one in found], [one.target for one in found]
-    return Pairs(sources, targets, [one.where for one in found], left_out or {})
+    sources, targets = [pair.source for pair in found], [pair.target for pair in found]
+    return Pairs(sources, targets, [pair.where for pair in found], left_out or {})
 
 
 def read_split(spec: PairDataSpec, *, seed: int) -> tuple[Pairs, Pairs]:

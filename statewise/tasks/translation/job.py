@@ -144,13 +144,13 @@ class TranslationJob(Job):
         if watch := self.spec.decoding.watch:
             writer = Writer(self.translator, model, self.spec.decoding)
             best = writer.greedy(self.held_rows.sources[:watch], poll=poll)
-            written, true = [writer.text(one) for one in best], self.held.targets[:watch]
+            written, true = [writer.text(hypothesis) for hypothesis in best], self.held.targets[:watch]
             if self.languages.levels is not None:
                 figures |= series_errors(written, true)
             else:
                 parting = self.languages.parting(self.spec.data, true)
                 scores = quick_scores(written, true, parting=parting)
                 figures |= {"bleu": scores.bleu, "exact": scores.exact}
-            as_long = [len(one.tokens) == true for one, true in zip(best, self.held_rows.whole)]
+            as_long = [len(hypothesis.tokens) == true for hypothesis, true in zip(best, self.held_rows.whole)]
             figures |= {"length_exact": sum(as_long) / len(as_long)}
         return figures

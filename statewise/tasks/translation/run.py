@@ -102,8 +102,8 @@ class TranslationRun(PredictingRun, SelfReadingRun):
         truth = told(self._translator, self.model, rows)
         writer = self._writer()
         best = [found[0] for found in writer.search(rows.sources)]
-        written = [writer.text(one) for one in best]
-        length_N = [len(one.tokens) for one in best]
+        written = [writer.text(hypothesis) for hypothesis in best]
+        length_N = [len(hypothesis.tokens) for hypothesis in best]
         if self.languages.levels is None:
             parting = self.languages.parting(self.spec.data, held.targets)
             exact_N = exact_lines(
@@ -118,7 +118,8 @@ class TranslationRun(PredictingRun, SelfReadingRun):
                 scores["copy"] = baseline(held.sources, held.targets, parting, more)
         else:
             exact_N = [
-                [*one.tokens, self.languages.target.end_id] == row.tolist() for one, row in zip(best, rows.targets)
+                [*hypothesis.tokens, self.languages.target.end_id] == row.tolist()
+                for hypothesis, row in zip(best, rows.targets)
             ]
             scores = {**series_errors(written, held.targets), "exact": float(np.mean(exact_N))}
             scores["frequent"] = series_errors([self.frequent] * len(held), held.targets)
@@ -143,7 +144,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
             length_error=float(apart_N.mean()),
             length_exact=float((apart_N == 0).mean()),
             longest_learned=self.longest_learned,
-            by_length=[one._asdict() for one in ranges],
+            by_length=[length_range._asdict() for length_range in ranges],
             lengths=self._calibration(writer, rows),
             **scores,
         )
@@ -296,7 +297,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
                     yield [Translation("", 0.0, 0.0, (), (), [] if align else None)]
                     continue
                 source, best = found[number]
-                yield [self._told(one, source, writer, align) for one in best]
+                yield [self._told(hypothesis, source, writer, align) for hypothesis in best]
 
     def _told(self, hypothesis: Hypothesis, source: SourceRow, writer: Writer, align: bool) -> Translation:
         weights = [] if hypothesis.alignment is None else hypothesis.alignment.float().tolist()
@@ -329,18 +330,19 @@ class TranslationRun(PredictingRun, SelfReadingRun):
     def _rows(self, paths: Sequence[str], data: PairDataSpec) -> Iterator[dict[str, Any]]:
         """Of each source, read from lines or from a table's source column: its translations with their scores."""
         texts, align = self._sources(paths, data), self.spec.decoding.align
-        for text, best in zip(texts, self.hypotheses([one.text for one in texts], align=align)):
+        for text, best in zip(texts, self.hypotheses([text.text for text in texts], align=align)):
             row = {
                 "file": text.where.path,
                 "line": text.where.line,
                 "source": text.text,
                 "translation": best[0].text,
                 "hypotheses": [
-                    {"text": one.text, "score": one.score, "log_probability": one.log_probability} for one in best
+                    {"text": hypothesis.text, "score": hypothesis.score, "log_probability": hypothesis.log_probability}
+                    for hypothesis in best
                 ],
             }
             if self.languages.levels is not None:
-                row["series"] = [float(one) for one in best[0].tokens]
+                row["series"] = [float(token) for token in best[0].tokens]
             if align:
                 names = ("source_tokens", "tokens", "alignment")
                 row |= {name: getattr(best[0], name) for name in names}
@@ -356,14 +358,14 @@ class TranslationRun(PredictingRun, SelfReadingRun):
 
     def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """The translation of each source, one a line; whatever breaks lines has become a space."""
-        found = self.hypotheses([one.text for one in self._sources(named(data), self.spec.data)])
+        found = self.hypotheses([source.text for source in self._sources(named(data), self.spec.data)])
         return (" ".join(best[0].text.splitlines()) for best in found)
 
     def _sources(self, paths: Sequence[str], spec: PairDataSpec) -> list[Text]:
         if spec.format == "scan":
             return [
-                one._replace(text=_scan_source(one.text))
-                for one in read_texts(paths, format="lines", encoding=spec.encoding)
+                text._replace(text=_scan_source(text.text))
+                for text in read_texts(paths, format="lines", encoding=spec.encoding)
             ]
         form = "auto" if spec.format == "gettext" else spec.format
         return read_texts(

@@ -165,11 +165,11 @@ def padded(sources: Sequence[SourceRow]) -> tuple[Tensor, Tensor]:
     """`[B, S]` ids or `[B, S, I]` numbers, and their lengths."""
     if sources[0].ndim == 1:
         return pad(sources)
-    return torch.from_numpy(np.stack(sources)), torch.tensor([len(one) for one in sources])
+    return torch.from_numpy(np.stack(sources)), torch.tensor([len(source) for source in sources])
 
 
 def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
-    return tuple(END if one == tokenizer.end_id else tokenizer.decode([one]) or f"#{one}" for one in ids)
+    return tuple(END if token == tokenizer.end_id else tokenizer.decode([token]) or f"#{token}" for token in ids)
 
 
 # -------------------------------------------------------------------- series

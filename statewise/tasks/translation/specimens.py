@@ -102,7 +102,7 @@ class TranslationSpecimens(Specimens):
         return _in_two(self.model, row, *self._there(source_S, target_T), start_id=self._languages.target.end_id)
 
     def _there(self, *ids: Tensor) -> list[Tensor]:
-        return [one.to(self._device) for one in ids]
+        return [token.to(self._device) for token in ids]
 
     def _written(self, number: int) -> tuple[str, ...]:
         return spelled(self._languages.target, self._rows.targets[number].tolist())
@@ -160,7 +160,7 @@ class TranslationSpecimens(Specimens):
         entropy_BT = torch.special.entr(p_BTV).sum(-1)
         nats_BT = nats_BT.masked_fill(~within(batch.length_B, nats_BT.shape[1]), 0.0)
         found = (truth_BT, guess_BT, sure_BT.double(), nats_BT.double(), entropy_BT.double())
-        return _Answered(*(one.cpu().numpy() for one in found))
+        return _Answered(*(pair.cpu().numpy() for pair in found))
 
 
 class _Answered(NamedTuple):
@@ -271,7 +271,7 @@ def _along(model: Terminating[Any], row: _Row, source_S: Tensor, target_T: Tenso
 def _spaced(tokenizer: Tokenizer, rows: list[Ids]) -> bool:
     """Whether a text has spaces between its tokens, and not in them."""
     for ids in rows:
-        words = [tokenizer.decode([one]) for one in ids if one != tokenizer.end_id]
+        words = [tokenizer.decode([token]) for token in ids if token != tokenizer.end_id]
         if len(words) > 1:
             return tokenizer.decode(ids) == " ".join(words)
     return False

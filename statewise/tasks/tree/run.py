@@ -139,7 +139,6 @@ class TreeRun(PredictingRun):
     """
 
     _evaluation = TreeEvaluation
-    _packages = ("sklearn.metrics",)
 
     spec: TreeSpec
     model: NodeClassifier
@@ -195,8 +194,8 @@ class TreeRun(PredictingRun):
             confusion=scores.confusion,
             classes=scores.labels,
             by_depth=[
-                one._asdict()
-                for one in _by_depth(
+                depth_row._asdict()
+                for depth_row in _by_depth(
                     trees.depth_B[rooted_B], log_NK[judged].argmax(-1) == label_N[judged], label_N[judged] == root
                 )
             ]

@@ -1,0 +1,196 @@
+"""What the book adds to Sphinx: boxes, exercises, pictures inside the page, folded code, formulas, its search."""
+
+import re
+from html import escape
+from pathlib import Path
+from typing import Any, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import Directive, directives
+from search import write_index
+from sphinx.application import Sphinx
+
+WORDS = {
+    "en": {
+        "claim": "Claim", "erratum": "Erratum", "exercise": "Exercise", "check": "Check your answer:",
+        "live": "Open the live machine", "true": "holds", "partly": "holds in part", "false": "does not hold",
+    },
+    "zh": {
+        "claim": "论断", "erratum": "勘误", "exercise": "练习", "check": "检查答案：",
+        "live": "打开可操作的模型", "true": "成立", "partly": "部分成立", "false": "不成立",
+    },
+}  # fmt: skip
+
+LANGUAGE = {"en": "English", "zh": "中文"}
+NOTEBOOK = {"en": "Notebook", "zh": "笔记本"}
+
+
+class BookDirective(Directive):
+    has_content = True
+    final_argument_whitespace = True
+
+    @property
+    def settings(self) -> Any:
+        return self.state.document.settings.env
+
+    def word(self, name: str) -> str:
+        return WORDS[self.settings.config.language[:2]][name]
+
+    def parsed(self, node: nodes.Element) -> nodes.Element:
+        self.state.nested_parse(self.content, self.content_offset, node)
+        return node
+
+    def picture(self, name: str) -> str:
+        path = Path(self.settings.srcdir) / name
+        self.settings.note_dependency(name)
+        if not path.exists():
+            raise self.error(f"no block of this chapter drew {name}")
+        return path.read_text(encoding="utf-8")
+
+
+def raw(html: str) -> nodes.raw:
+    return nodes.raw("", html, format="html")
+
+
+class Box(BookDirective):
+    """`claim` and `erratum`: a title, and of a claim the verdict of the experiment."""
+
+    required_arguments = 1
+    option_spec: ClassVar[Any] = {"verdict": lambda text: directives.choice(text, ("true", "partly", "false"))}
+
+    def run(self) -> list[nodes.Node]:
+        verdict = self.options.get("verdict")
+        badge = f'<span class="verdict {verdict}">{self.word(verdict)}</span>' if verdict else ""
+        box = nodes.container(classes=["book-box", self.name])
+        kind = f'<span class="kind">{self.word(self.name)}</span>'
+        title = nodes.paragraph(classes=["box-title"])
+        found, messages = self.state.inline_text(self.arguments[0], self.lineno)
+        title += [raw(kind + " "), *found, *messages, raw(" " + badge)]
+        box += title
+        return [self.parsed(box)]
+
+
+class Exercise(BookDirective):
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        number = self.arguments[0]
+        box = nodes.container(classes=["book-box", "exercise"], ids=[f"exercise-{number.replace('.', '-')}"])
+        box += nodes.paragraph(
+            "", "", raw(f'<span class="kind">{self.word("exercise")} {number}</span>'), classes=["box-title"]
+        )
+        self.parsed(box)
+        box += raw(f'<p class="how">{self.word("check")} <code>statewise book check {number}</code></p>')
+        return [box]
+
+
+class Picture(BookDirective):
+    """A picture that a block drew, inside the page; the content is its caption."""
+
+    required_arguments = 1
+    option_spec: ClassVar[Any] = {"alt": directives.unchanged_required}
+
+    def run(self) -> list[nodes.Node]:
+        drawn = titled(self.picture(self.arguments[0]), self.options["alt"])
+        return [raw(f'<figure class="drawn">{drawn}</figure>')]
+
+
+class Slider(BookDirective):
+    """Pictures `NAME-VALUE.svg`, one at a time, chosen by a slider; without a script, all of them."""
+
+    required_arguments = 1
+    option_spec: ClassVar[Any] = {
+        "values": directives.unchanged_required,
+        "label": directives.unchanged_required,
+        "alt": directives.unchanged_required,
+    }
+
+    def run(self) -> list[nodes.Node]:
+        values, label = self.options["values"].split(), escape(self.options["label"])
+        shown = "".join(
+            f'<div class="slide" data-value="{escape(value)}"><p class="value">{label}: {escape(value)}</p>'
+            + titled(self.picture(f"{self.arguments[0]}-{value}.svg"), f"{self.options['alt']} ({value})")
+            + "</div>"
+            for value in values
+        )
+        figure = nodes.container(classes=["slider"])
+        opening = f'<figure class="drawn live" data-label="{label}">{shown}'
+        return [raw(opening), self.parsed(figure), raw("</figure>")]
+
+
+class Live(BookDirective):
+    """A view of the lab, opened by a button; without a script, a link to it. The content says what to do."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        view, words = self.arguments[0], self.word("live")
+        link = f'<p><a class="open" href="lab.html#{view}" data-view="{view}">{words}</a></p>'
+        return [
+            raw('<figure class="drawn lab">'),
+            self.parsed(nodes.container(classes=["slider"])),
+            raw(f"{link}</figure>"),
+        ]
+
+
+class Fold(BookDirective):
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        opening, closing = f'<details class="fold"><summary>{escape(self.arguments[0])}</summary>', "</details>"
+        return [raw(opening), *self.parsed(nodes.container()).children, raw(closing)]
+
+
+def titled(svg: str, title: str) -> str:
+    opening, rest = svg.split(">", 1)
+    width = re.search(r'\bwidth="(\d+)"', opening)
+    assert width, opening
+    return f'{opening} aria-label="{escape(title)}" style="min-width: min({width[1]}px, 26rem)">{rest}'
+
+
+# ------------------------------------------------------------------ formulas
+
+
+def visit_math(self: Any, node: Any) -> None:
+    self.body.append(f'<span class="math">{escape(node.astext())}</span>')
+    raise nodes.SkipNode
+
+
+def visit_math_block(self: Any, node: Any) -> None:
+    anchor = f' id="{node["ids"][0]}"' if node["ids"] else ""
+    number = f'<span class="eqno">({node["number"]})</span>' if node.get("number") else ""
+    self.body.append(
+        f'<div class="math display"{anchor}><span class="tex">{escape(node.astext().strip())}</span>{number}</div>\n'
+    )
+    raise nodes.SkipNode
+
+
+def page_context(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """KaTeX on pages that have formulas alone; the page in the other language."""
+    if doctree is not None and next(
+        iter(doctree.findall(lambda node: isinstance(node, nodes.math | nodes.math_block))), None
+    ):
+        app.add_css_file("katex/katex.min.css", priority=600)
+        app.add_js_file("katex/katex.min.js", priority=600)
+        app.add_js_file("formula.js", priority=601)
+    other = "zh" if app.config.language == "en" else "en"
+    if doctree is not None:
+        links = [f'<a href="{"../" * (page.count("/") + 1)}{other}/{page}.html" lang="{other}">{LANGUAGE[other]}</a>']
+        if re.match(r"\d", page):
+            links.insert(0, f'<a href="notebooks/{page}.ipynb" download>{NOTEBOOK[app.config.language[:2]]}</a>')
+        context["body"] = f'<nav class="page-tools">{"".join(links)}</nav>{context["body"]}'
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    for name in ("claim", "erratum"):
+        app.add_directive(name, Box)
+    app.add_directive("exercise", Exercise)
+    app.add_directive("picture", Picture)
+    app.add_directive("slider", Slider)
+    app.add_directive("live", Live)
+    app.add_directive("fold", Fold)
+    app.add_html_math_renderer("katex", inline_renderers=(visit_math, None), block_renderers=(visit_math_block, None))
+    app.connect("html-page-context", page_context)
+    app.connect("builder-inited", lambda app: setattr(app.builder, "search", False))
+    app.connect("build-finished", write_index)
+    return {"parallel_read_safe": True}

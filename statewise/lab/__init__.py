@@ -1,0 +1,5 @@
+"""The lab: every model of the lineage, live, in one HTML file that opens from disk."""
+
+from statewise.lab.bundle import bundle as bundle
+from statewise.lab.bundle import lineage as lineage
+from statewise.lab.page import page as page

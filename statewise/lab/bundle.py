@@ -1,0 +1,143 @@
+"""Runs as the data of a page: each model's step graph, weights, first state, tokenizer, and what a lens sees.
+
+B batch, T time, V vocabulary or classes.
+"""
+
+import gzip
+import io
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from statewise.core import Machine, leaves, unroll
+from statewise.data import Tokenizer
+from statewise.decoding import Continuation, Sampling
+from statewise.export import step_graph
+from statewise.lab.extra import extra as measured
+from statewise.lab.graph import lens_of, record_of, state_record
+from statewise.lab.tokenizer import tokenizer_record
+from statewise.models import LINEAGE, Classifier, Markov, TokenMachine
+from statewise.specs import UserError, from_json
+from statewise.tasks import Run
+from statewise.tasks.classification import ClassificationRun
+
+VERSION = 1
+_PREPARED = "lineage.json.gz"
+_LARGEST = 1 << 24  # bytes of what is prepared, unpacked
+_SHOWN = 120  # tokens of a text that a model writes, where the page begins with one
+_KNOWN = {row.name: row for row in LINEAGE}
+
+
+def bundle(runs: Sequence[Run], exact: bool = False, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What `page` shows: language models, and classifiers that read a text token by token.
+
+    Weights are float16, or float32 with `exact`. `extra`: what other views show, by key; default: measured now.
+    """
+    names = [run.path.name for run in runs]
+    twice = [name for name in names if names.count(name) > 1]
+    unique = [f"{name} ({index})" if name in twice else name for index, name in enumerate(names, 1)]
+    models = [model_record(run, name=name, exact=exact) for run, name in zip(runs, unique)]
+    return {"version": VERSION, "models": models, "extra": measured(runs) if extra is None else dict(extra)}
+
+
+def lineage() -> dict[str, Any]:
+    """The bundle that comes with the package: all models of the lineage, trained on one text (`lineage.toml`)."""
+    packed = resources.files("statewise.lab").joinpath(_PREPARED).read_bytes()
+    with gzip.open(io.BytesIO(packed)) as file:
+        prepared: dict[str, Any] = from_json(file.read(_LARGEST).decode())
+    return {**prepared, "extra": {**measured(), **prepared["extra"]}}
+
+
+def model_record(run: Run, *, name: str, exact: bool = False) -> dict[str, Any]:
+    """One model of a page."""
+    machine, tokenizer, labels = _reader_of(run)
+    if getattr(run.spec.data, "direction", "forward") == "reverse":
+        raise UserError(f"{name!r} reads texts from their end, and the lab reads as one types", fix="leave it out")
+    row = _KNOWN.get(run.spec.model.kind)
+    first = tokenizer.end_id
+    state = machine.init_state(1)
+    if isinstance(start := run.portable().start, Continuation):
+        first, state = int(start.token_B[0]), start.state
+    return {
+        "name": name,
+        "kind": run.spec.model.kind,
+        "family": row.family if row else "your own",
+        "year": row.year if row else None,
+        "task": run.spec.task,
+        "labels": labels,
+        "parameters": sum(part.numel() for part in machine.parameters()),
+        "about": {"state": row.state if row else "", "fixed": row.fixed if row else ""},
+        "tokenizer": tokenizer_record(tokenizer),
+        "first": first,
+        "example": run.generate(tokens=_SHOWN, sampling=Sampling(seed=0)) if labels is None else "",
+        **machine_record(machine, state, exact=exact),
+    }
+
+
+def machine_record(machine: TokenMachine[Any], state: Any, *, exact: bool = False) -> dict[str, Any]:
+    """What the interpreter computes: graph and weights, or a table; the first state; what can be observed."""
+    states = state_record({path: leaf.detach().cpu().numpy() for path, leaf in leaves(state)})
+    if isinstance(machine, Markov):
+        return {"table": _table(machine), "states": states, "lens": ["markov.known", "markov.probabilities"]}
+    made = record_of(step_graph(machine, taps=["*"], marked=True), exact=exact)
+    return {**made, "states": states, "lens": lens_of(made["graph"])}
+
+
+def _table(machine: Markov) -> dict[str, Any]:
+    made = machine.tables()
+    return {
+        "vocab": machine.vocab,
+        "order": machine.order,
+        "add": machine.add if machine.smoothing == "add-k" else None,
+        "discounts": [list(some) for some in machine.discounts],
+        "keys": torch.diff(made.key_C, prepend=made.key_C.new_zeros(1)).tolist(),
+        "sizes": made.start_C.diff().tolist(),
+        "symbols": made.symbol_G.tolist(),
+        "counts": made.count_G.tolist(),
+    }
+
+
+def _reader_of(run: Run) -> tuple[TokenMachine[Any], Tokenizer, list[str] | None]:
+    """The machine over tokens, the tokenizer, and the classes that it chooses from (None: the tokens)."""
+    model = run.model
+    tokenizer = getattr(run, "tokenizer", None) or getattr(getattr(run, "encoding", None), "tokenizer", None)
+    if isinstance(model, TokenMachine) and isinstance(tokenizer, Tokenizer):
+        return model, tokenizer, None
+    if isinstance(run, ClassificationRun) and isinstance(model, Classifier) and isinstance(tokenizer, Tokenizer):
+        forward = model.reader.layers.machine is not None and model.reader.summary == "last"
+        if forward:
+            return Reading(model, vocab=tokenizer.vocab).eval(), tokenizer, list(run.classes.names)
+    raise UserError(
+        f"{run.path.name!r} ({run.spec.task}) does not read a text token by token",
+        fix="the lab shows language models, and classifiers of texts that read forward and answer at the end",
+    )
+
+
+@final
+class Reading(TokenMachine[Any]):
+    """A classifier, asked after every token: `[B, T]` tokens to `[B, T, V]` logits of the classes."""
+
+    def __init__(self, classifier: Classifier, *, vocab: int) -> None:
+        super().__init__()
+        machine = classifier.reader.layers.machine
+        assert machine is not None
+        self.machine: Machine[Any] = machine
+        self.reader, self.head, self._vocab = classifier.reader, classifier.head, vocab
+
+    @property
+    def vocab(self) -> int:
+        return self._vocab
+
+    def init_state(self, batch: int) -> Any:
+        return self.machine.init_state(batch)
+
+    def forward(self, x: Tensor, state: Any = None, lengths_B: Tensor | None = None) -> tuple[Tensor, Any]:
+        return unroll(self.step, x, self.init_state(x.shape[0]) if state is None else state, lengths_B)
+
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        vector_BE = self.reader.admit(self.reader.entry(x[:, None]))[:, 0]
+        y_BC, state = self.machine.step(vector_BE, state)
+        return self.head(y_BC), state

@@ -1,0 +1,87 @@
+// @ts-check
+/** An exported step graph: its nodes in their order, over values that are numbered. */
+
+import { OPERATORS } from "./operator.js";
+import { count, decoded, tensorFrom } from "./tensor.js";
+
+/** @typedef {import("./tensor.js").Tensor} Tensor */
+/** @typedef {import("./tensor.js").Numbers} Numbers */
+/** @typedef {import("./node.js").Node} Node */
+/** New values of a node's result: the numbers, or a function of those that were computed. @typedef {ArrayLike<number> | ((numbers: Numbers) => ArrayLike<number>)} Edit */
+/**
+ * @typedef {{size: number, inputs: [string, number][], outputs: [string, number][], nodes: [string, number[], number[],
+ *   Record<string, any>][], constants: [number, import("./tensor.js").Kind, number[], (number | string)[] | null][]}} GraphRecord
+ */
+
+export class Graph {
+  /** @param {GraphRecord} record @param {{kind: string, data: string}} weights */
+  constructor(record, weights) {
+    const numbers = decoded(weights);
+    let at = 0;
+    /** @type {(Tensor | undefined)[]} */
+    this.constants = new Array(record.size);
+    for (const [place, kind, dims, data] of record.constants) {
+      if (data) {
+        this.constants[place] = tensorFrom({ kind, dims, data });
+      } else {
+        this.constants[place] = { kind, dims, data: numbers.subarray(at, at + count(dims)) };
+        at += count(dims);
+      }
+    }
+    this.size = record.size;
+    this.inputs = record.inputs;
+    this.outputs = record.outputs;
+    /** @type {Map<string, number>} */
+    this.place = new Map([...record.inputs, ...record.outputs]);
+    /** @type {Node[]} */
+    this.nodes = record.nodes.map(([op, inputs, outputs, attributes]) => {
+      const name = op === "Gelu" && attributes.approximate === "tanh" ? "GeluTanh" : op;
+      if (!(name in OPERATORS)) throw new Error(`the operator ${op} is not known here`);
+      return { op: name, inputs: Int32Array.from(inputs), outputs: Int32Array.from(outputs), attributes, kept: [], fresh: false, table: null };
+    });
+  }
+
+  /**
+   * All values of one step, by number. What is not an output is overwritten by the next step, unless `fresh`.
+   * @param {Map<string, Tensor>} feed @param {Map<number, Edit> | null} edits @param {boolean} fresh
+   * @returns {(Tensor | undefined)[]}
+   */
+  run(feed, edits, fresh) {
+    const values = this.constants.slice();
+    for (const [name, place] of this.inputs) {
+      const given = feed.get(name);
+      if (given === undefined) throw new Error(`the graph has no value for its input ${name}`);
+      values[place] = given;
+    }
+    for (const node of this.nodes) {
+      node.fresh = fresh;
+      const given = new Array(node.inputs.length);
+      for (let i = 0; i < given.length; i += 1) given[i] = node.inputs[i] < 0 ? undefined : values[node.inputs[i]];
+      const found = OPERATORS[node.op](node, given);
+      for (let i = 0; i < node.outputs.length; i += 1) {
+        const place = node.outputs[i];
+        const value = Array.isArray(found) ? found[i] : i === 0 ? found : undefined;
+        const edit = edits === null ? undefined : edits.get(place);
+        values[place] = edit === undefined || value === undefined ? value : edited(value, edit);
+      }
+    }
+    return values;
+  }
+
+  /** @param {(Tensor | undefined)[]} values @param {string} name @returns {Tensor} */
+  value(values, name) {
+    const place = this.place.get(name);
+    const found = place === undefined ? undefined : values[place];
+    if (found === undefined) throw new Error(`the graph has no value ${name}`);
+    return found;
+  }
+}
+
+/** @param {Tensor} value @param {Edit} edit @returns {Tensor} */
+function edited(value, edit) {
+  const data = value.data.slice();
+  const given = typeof edit === "function" ? edit(data) : edit;
+  if (given.length !== data.length) throw new Error(`an edit has ${given.length} numbers, the value ${data.length}`);
+  for (let i = 0; i < data.length; i += 1) data[i] = given[i];
+  return { kind: value.kind, dims: value.dims, data };
+}

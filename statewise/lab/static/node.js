@@ -1,0 +1,35 @@
+// @ts-check
+/** What an operator has of its node: its attributes, and memory that it keeps from step to step. */
+
+import { count, numbers, sameDims } from "./tensor.js";
+
+/** @typedef {import("./tensor.js").Tensor} Tensor */
+/** @typedef {import("./tensor.js").Kind} Kind */
+/** @typedef {import("./tensor.js").Numbers} Numbers */
+/** @typedef {Record<string, any>} Attributes */
+/**
+ * A node keeps the memory of its result and its tables from step to step, as long as the dims stay the same.
+ * @typedef {{op: string, inputs: Int32Array, outputs: Int32Array, attributes: Attributes, kept: Numbers[],
+ *   fresh: boolean, table: Table | null}} Node
+ */
+/** @typedef {{from: number[][], dims: number[], maps: (Int32Array | null)[], value: string}} Table */
+
+/** The memory of a node's result. @param {Node} node @param {Kind} kind @param {number[]} dims @param {number} [index] @returns {Tensor} */
+export function result(node, kind, dims, index = 0) {
+  const size = count(dims);
+  let data = node.kept[index];
+  if (node.fresh || data === undefined || data.length !== size) {
+    data = numbers(kind, size);
+    node.kept[index] = data;
+  }
+  return { kind, dims, data };
+}
+
+/** Tables depend on dims alone, and on numbers that are given as text. @param {Node} node @param {Tensor[]} given @param {string} value @param {() => {dims: number[], maps: (Int32Array | null)[]}} make @returns {Table} */
+export function tabled(node, given, value, make) {
+  const old = node.table;
+  if (old && old.value === value && old.from.length === given.length && old.from.every((dims, i) => sameDims(dims, given[i].dims))) return old;
+  node.table = { from: given.map((one) => one.dims.slice()), value, ...make() };
+  return node.table;
+}
+

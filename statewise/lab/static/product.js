@@ -1,0 +1,128 @@
+// @ts-check
+/** Sums: of products of matrices, and along axes. They are kept in double precision. */
+
+import { result, tabled } from "./node.js";
+import { broadcast, count, spread } from "./tensor.js";
+import { from, listed } from "./movement.js";
+
+/** @typedef {import("./tensor.js").Tensor} Tensor */
+/** @typedef {import("./tensor.js").Numbers} Numbers */
+/** @typedef {import("./node.js").Node} Node */
+/** @typedef {import("./node.js").Attributes} Attributes */
+
+/** @param {Tensor} x @param {Tensor | undefined} axes @param {Attributes} attributes */
+export function reducedAxes(x, axes, attributes) {
+  const asked = listed(axes) || attributes.axes || [];
+  if (!asked.length) return attributes.noop_with_empty_axes ? [] : x.dims.map((_, axis) => axis);
+  return asked.map((/** @type {number} */ axis) => from(axis, x.dims.length));
+}
+
+/** For each number of the input, the place of the result that it goes into. @param {Node} node @param {Tensor} x @param {Tensor | undefined} over */
+export function reduceTable(node, x, over) {
+  return tabled(node, [x], over ? over.data.join() : "", () => {
+    const axes = reducedAxes(x, over, node.attributes);
+    const held = x.dims.map((size, axis) => (axes.includes(axis) ? 1 : size));
+    const dims = node.attributes.keepdims === 0 ? held.filter((_, axis) => !axes.includes(axis)) : held;
+    return { dims, maps: [spread(held, x.dims)] };
+  });
+}
+
+/** @param {Node} node @param {Tensor[]} given @returns {Tensor} */
+export function reduced(node, [x, over]) {
+  const table = reduceTable(node, x, over);
+  const map = /** @type {Int32Array} */ (table.maps[0]);
+  const size = count(table.dims);
+  const high = node.op === "ReduceMax";
+  const sums = new Float64Array(size);
+  if (high || node.op === "ReduceMin") {
+    sums.fill(high ? -Infinity : Infinity);
+    for (let i = 0; i < map.length; i += 1) sums[map[i]] = high ? Math.max(sums[map[i]], x.data[i]) : Math.min(sums[map[i]], x.data[i]);
+  } else {
+    for (let i = 0; i < map.length; i += 1) sums[map[i]] += x.data[i];
+  }
+  const y = result(node, x.kind, table.dims);
+  const share = node.op === "ReduceMean" ? size / map.length : 1;
+  for (let i = 0; i < size; i += 1) y.data[i] = sums[i] * share;
+  return y;
+}
+
+/** Rows, inner sizes and the places of each pair of matrices. @param {Node} node @param {Tensor} a @param {Tensor} b */
+export function productTable(node, a, b) {
+  return tabled(node, [a, b], "", () => {
+    const left = a.dims.length === 1 ? [1, ...a.dims] : a.dims;
+    const right = b.dims.length === 1 ? [...b.dims, 1] : b.dims;
+    const outer = broadcast(left.slice(0, -2), right.slice(0, -2));
+    const [m, n] = [left[left.length - 2], right[right.length - 1]];
+    const dims = [...outer, ...(a.dims.length === 1 ? [] : [m]), ...(b.dims.length === 1 ? [] : [n])];
+    return { dims, maps: [spread(left.slice(0, -2), outer), spread(right.slice(0, -2), outer), Int32Array.of(m, left[left.length - 1], n)] };
+  });
+}
+
+let sums = new Float64Array(0);
+
+/** `y += a @ b`, each matrix at its offset; sums are kept in double precision. @param {Numbers} y @param {number} yAt @param {Numbers} a @param {number} aAt @param {Numbers} b @param {number} bAt @param {number} m @param {number} k @param {number} n */
+function product(y, yAt, a, aAt, b, bAt, m, k, n) {
+  if (sums.length < n) sums = new Float64Array(n);
+  const total = sums;
+  for (let row = 0; row < m; row += 1) {
+    for (let j = 0; j < n; j += 1) total[j] = 0;
+    for (let i = 0; i < k; i += 1) {
+      const scale = a[aAt + row * k + i];
+      if (scale === 0) continue;
+      const begin = bAt + i * n;
+      for (let j = 0; j < n; j += 1) total[j] += scale * b[begin + j];
+    }
+    for (let j = 0; j < n; j += 1) y[yAt + row * n + j] = total[j];
+  }
+}
+
+/** @param {Node} node @param {Tensor[]} given @returns {Tensor} */
+export function matmul(node, [a, b]) {
+  const table = productTable(node, a, b);
+  const [first, second, sizes] = /** @type {Int32Array[]} */ (table.maps);
+  const [m, k, n] = sizes;
+  const y = result(node, a.kind, table.dims);
+  for (let i = 0; i < first.length; i += 1) product(y.data, i * m * n, a.data, first[i] * m * k, b.data, second[i] * k * n, m, k, n);
+  return y;
+}
+
+/** Four sums side by side, which a processor adds at once. @param {Numbers} a @param {number} aAt @param {Numbers} b @param {number} bAt @param {number} size */
+function dot(a, aAt, b, bAt, size) {
+  let [s0, s1, s2, s3] = [0, 0, 0, 0];
+  let i = 0;
+  for (; i + 3 < size; i += 4) {
+    s0 += a[aAt + i] * b[bAt + i];
+    s1 += a[aAt + i + 1] * b[bAt + i + 1];
+    s2 += a[aAt + i + 2] * b[bAt + i + 2];
+    s3 += a[aAt + i + 3] * b[bAt + i + 3];
+  }
+  for (; i < size; i += 1) s0 += a[aAt + i] * b[bAt + i];
+  return s0 + s1 + s2 + s3;
+}
+
+/** @param {Node} node @param {Tensor[]} given @returns {Tensor} */
+export function gemm(node, [a, b, c]) {
+  const { alpha = 1, beta = 1, transA = 0, transB = 0 } = node.attributes;
+  const [m, k] = transA ? [a.dims[1], a.dims[0]] : a.dims;
+  const n = transB ? b.dims[0] : b.dims[1];
+  const y = result(node, "f", [m, n]);
+  const rows = transA ? Float32Array.from({ length: m * k }, (_, i) => a.data[Math.floor(i / k) + (i % k) * m]) : a.data;
+  if (transB) {
+    for (let row = 0; row < m; row += 1) for (let j = 0; j < n; j += 1) y.data[row * n + j] = alpha * dot(rows, row * k, b.data, j * k, k);
+  } else {
+    product(y.data, 0, rows, 0, b.data, 0, m, k, n);
+    if (alpha !== 1) for (let i = 0; i < y.data.length; i += 1) y.data[i] *= alpha;
+  }
+  if (c) {
+    const table = tabled(node, [c], "", () => ({ dims: [m, n], maps: [spread(c.dims, [m, n])] }));
+    const map = /** @type {Int32Array} */ (table.maps[0]);
+    for (let i = 0; i < y.data.length; i += 1) y.data[i] += beta * c.data[map[i]];
+  }
+  return y;
+}
+
+/** Stretches of numbers along one axis: outer, length, inner. @param {number[]} dims @param {number} axis */
+export function stretches(dims, axis) {
+  const at = from(axis, dims.length);
+  return [count(dims.slice(0, at)), dims[at], count(dims.slice(at + 1))];
+}

@@ -1,0 +1,219 @@
+// @ts-check
+/** The page around the views: which one is shown, language, theme, explanations, downloads. */
+
+import { currentLanguage, fill, make, named, say, setLanguage, translate } from "./dom.js";
+import { download } from "./download.js";
+import { makeMachine } from "./machine.js";
+import { VIEWS } from "./views.js";
+
+/** @typedef {import("./views.js").View} View */
+/** @typedef {import("./download.js").Picture} Picture */
+
+const HUES = 8;
+
+/** What a reader chose is kept where the browser allows it. */
+const chosen = {
+  /** @param {string} name */
+  get(name) {
+    try {
+      return localStorage.getItem(`statewise-lab-${name}`);
+    } catch {
+      return null;
+    }
+  },
+  /** @param {string} name @param {string} value */
+  set(name, value) {
+    try {
+      localStorage.setItem(`statewise-lab-${name}`, value);
+    } catch {
+      // A page from disk may have no storage: the choice lasts as long as the page.
+    }
+  },
+};
+
+/** The data of the page: gzip in base64. @param {string} text @returns {Promise<any>} */
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+function palette() {
+  const theme = getComputedStyle(document.documentElement);
+  const colour = (/** @type {string} */ name) => theme.getPropertyValue(`--${name}`).trim();
+  const names = ["paper", "ink", "quiet", "rule", "panel", "accent", "heat", "good"];
+  return {
+    .../** @type {Record<string, string>} */ (Object.fromEntries(names.map((name) => [name, colour(name)]))),
+    hues: Array.from({ length: HUES }, (_, index) => colour(`c${index}`)),
+  };
+}
+
+/** What a view may ask of the page. @param {any} bundle */
+function makeLab(bundle) {
+  return {
+    models: bundle.models.map(makeMachine),
+    extra: bundle.extra || {},
+    t: translate,
+    lang: currentLanguage,
+    dark: () => document.documentElement.dataset.theme === "dark",
+    get palette() {
+      return palette();
+    },
+    /** @param {string} name @param {Picture} picture @param {"csv" | "svg" | "png"} [format] */
+    download: (name, picture, format) => download(name, picture, format || (picture.rows ? "csv" : "png")),
+    /** Buttons that save a picture and its numbers. @param {string} name @param {() => Picture} get @param {("csv" | "svg" | "png")[]} [formats] */
+    exports: (name, get, formats = ["csv", "svg", "png"]) => {
+      const save = (/** @type {"csv" | "svg" | "png"} */ format) =>
+        make(
+          "button",
+          { type: "button", click: () => download(name, get(), format), ...named({ en: `Save ${name} as ${format.toUpperCase()}`, zh: `将 ${name} 存为 ${format.toUpperCase()}` }) },
+          format.toUpperCase(),
+        );
+      return make("div", { class: "export" }, ...formats.map(save));
+    },
+  };
+}
+
+/** A text to copy, with its button. @param {string} text @param {string} kind */
+function copied(text, kind) {
+  const block = make("pre", { class: kind, tabindex: 0 }, make("code", {}, text));
+  const done = say({ en: "Copy", zh: "复制" });
+  const press = async () => {
+    await navigator.clipboard.writeText(text);
+    done.dataset.en = "Copied";
+    done.dataset.zh = "已复制";
+    done.textContent = translate({ en: "Copied", zh: "已复制" });
+  };
+  return make("div", { class: "copied" }, block, make("button", { type: "button", class: "copy", click: press }, done));
+}
+
+/** @param {View} view */
+function explanation(view) {
+  return make(
+    "details",
+    { class: "how" },
+    make("summary", {}, say({ en: "How it is computed", zh: "如何计算" })),
+    make("h3", {}, say({ en: "Equation", zh: "公式" })),
+    make("pre", { class: "equation", tabindex: 0 }, view.how.equation),
+    make("h3", {}, say({ en: "In Python", zh: "Python 代码" })),
+    copied(view.how.code, "code"),
+    make("h3", {}, say({ en: "The command that gives these numbers", zh: "得到这些数字的命令" })),
+    copied(view.how.command, "command"),
+  );
+}
+
+/** @param {View[]} views @param {any} lab @param {HTMLElement} place */
+function viewer(views, lab, place) {
+  /** @type {Map<string, {section: HTMLElement, mounted: import("./views.js").Mounted}>} */
+  const opened = new Map();
+  let shown = "";
+  const show = (/** @type {string} */ id) => {
+    const view = views.find((one) => one.id === id) || views[0];
+    shown = view.id;
+    if (!opened.has(view.id)) {
+      const number = String(views.indexOf(view) + 1);
+      const body = make("div", { class: "view" });
+      const heading = make("h2", { id: `view-${view.id}`, tabindex: -1 }, make("span", { class: "number" }, number), say(view.title));
+      const section = make("section", { "aria-labelledby": `view-${view.id}` }, heading, make("p", { class: "look" }, say(view.lookFor)), body, explanation(view));
+      place.append(section);
+      opened.set(view.id, { section, mounted: view.mount(body, lab) });
+    }
+    for (const [name, { section, mounted }] of opened) {
+      section.hidden = name !== view.id;
+      if (name === view.id) mounted.update();
+    }
+    return view;
+  };
+  return { show, update: () => opened.get(shown)?.mounted.update() };
+}
+
+/** @param {View[]} views @param {(id: string) => void} go */
+function navigation(views, go) {
+  const links = views.map((view, index) =>
+    make("a", { href: `#${view.id}` }, make("span", { class: "number" }, String(index + 1)), say(view.title)),
+  );
+  const options = views.map((view) => make("option", { value: view.id, "data-en": view.title.en, "data-zh": view.title.zh }, translate(view.title)));
+  const select = make("select", { ...named({ en: "View", zh: "视图" }), change: () => go(select.value) }, ...options);
+  const mark = (/** @type {View} */ view) => {
+    select.value = view.id;
+    links.forEach((link, index) => {
+      if (views[index] === view) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    });
+  };
+  return { element: make("nav", named({ en: "Views", zh: "视图" }), make("div", { class: "links" }, ...links), select), mark };
+}
+
+/** @param {() => void} changed */
+function switches(changed) {
+  const language = make("button", { type: "button", class: "switch", lang: "zh" });
+  const theme = make("button", { type: "button", class: "switch" });
+  const label = () => {
+    const chinese = currentLanguage() === "zh";
+    language.textContent = chinese ? "English" : "中文";
+    language.lang = chinese ? "en" : "zh-Hans";
+    const dark = document.documentElement.dataset.theme === "dark";
+    theme.textContent = dark ? translate({ en: "Light", zh: "浅色" }) : translate({ en: "Dark", zh: "深色" });
+  };
+  language.addEventListener("click", () => {
+    const next = currentLanguage() === "zh" ? "en" : "zh";
+    setLanguage(next);
+    chosen.set("language", next);
+    label();
+    changed();
+  });
+  theme.addEventListener("click", () => {
+    const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    document.documentElement.dataset.theme = next;
+    chosen.set("theme", next);
+    label();
+    changed();
+  });
+  label();
+  return make("div", { class: "switches" }, language, theme);
+}
+
+async function start() {
+  const root = /** @type {HTMLElement} */ (document.getElementById("lab"));
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  // A page that embeds one view asks for its own language and theme: `lab.html?language=zh&theme=dark#touch`.
+  const asked = new URLSearchParams(location.search);
+  document.documentElement.dataset.theme = asked.get("theme") || chosen.get("theme") || (dark ? "dark" : "light");
+  setLanguage((asked.get("language") || chosen.get("language") || navigator.language).startsWith("zh") ? "zh" : "en");
+  const place = make("main", { id: "view" });
+  const header = make(
+    "header",
+    {},
+    make("a", { class: "skip", href: "#view", click: (/** @type {Event} */ event) => { event.preventDefault(); /** @type {HTMLElement | null} */ (place.querySelector("section:not([hidden]) h2"))?.focus(); } }, say({ en: "Skip to the view", zh: "跳到视图" })),
+    make("p", { class: "brand" }, "statewise"),
+    make("h1", {}, /** @type {string} */ (root.dataset.title)),
+  );
+  fill(root, header, place);
+  const data = /** @type {HTMLElement} */ (document.getElementById("data"));
+  const bundle = await unpacked(/** @type {string} */ (data.textContent));
+  data.remove();
+  const lab = makeLab(bundle);
+  const views = VIEWS.filter((view) => (view.needs || []).every((key) => key in lab.extra) && (!view.needsModels || lab.models.length));
+  const shell = viewer(views, lab, place);
+  const go = (/** @type {string} */ id) => {
+    location.hash = id;
+  };
+  const nav = navigation(views, go);
+  header.append(switches(shell.update));
+  if (asked.has("theme")) header.remove();
+  else header.after(nav.element);
+  const route = () => nav.mark(shell.show(location.hash.slice(1)));
+  addEventListener("hashchange", () => {
+    route();
+    window.scrollTo(0, 0);
+  });
+  let waiting = 0;
+  addEventListener("resize", () => {
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(shell.update);
+  });
+  route();
+  document.documentElement.dataset.ready = "yes";
+}
+
+start();

@@ -1,0 +1,95 @@
+// @ts-check
+/** View 6: “I grew up in Italy … I speak fluent”: who still knows, from further and further away, at how many bytes? */
+
+import { chart } from "../chart.js";
+import { button, fill, make, say, slider } from "../dom.js";
+import { softmaxOf } from "../machine.js";
+import { bytesText, titleOf } from "../widget.js";
+
+/** @typedef {import("../machine.js").Machine} Machine */
+/** @typedef {{distance: number, text: string, label: string}} Passage */
+
+export const askView = {
+  id: "ask",
+  needs: ["ask"],
+  needsModels: true,
+  title: { en: "Ask from further away", zh: "从更远处提问" },
+  lookFor: {
+    en: "The country is named once, at the start; other countries follow. Move the slider: the answer is asked for after more and more words. A window forgets at once, an Elman network soon; gates, lists and matrices still know, with very different numbers of bytes.",
+    zh: "国名只在开头出现一次，之后还会提到别的国家。移动滑块：提问之前隔的词越来越多。窗口模型立刻忘记，Elman 网络很快忘记；门控、列表和矩阵仍然记得，但所用字节数相差很大。",
+  },
+  how: {
+    equation: "p(language | passage) = softmax(head(s_T)),   distance = words from the country to the answer",
+    code: 'from statewise.data.embedded import passages\n\nrow = passages(distance=64).held[0]\nprint(row.text, "→", row.label)',
+    command: "statewise compare passages",
+  },
+  /** @param {HTMLElement} root @param {any} lab */
+  mount(root, lab) {
+    /** @type {Machine[]} */
+    const machines = lab.models.filter((/** @type {Machine} */ machine) => machine.record.task === "classification");
+    /** @type {{passages: Passage[], accuracy: Record<string, Record<string, number>>}} */
+    const { passages, accuracy } = lab.extra.ask;
+    const distances = [...new Set(passages.map((one) => one.distance))].sort((a, b) => a - b);
+    let [at, turn] = [0, 0];
+    const shown = make("p", { class: "futures" });
+    const table = make("div", { class: "scroll", tabindex: 0 });
+    const curves = make("div", {});
+    /** @type {(string | number)[][]} */
+    let rows = [];
+    const draw = () => {
+      const among = passages.filter((one) => one.distance === distances[at]);
+      const passage = among[turn % among.length];
+      shown.textContent = `${passage.text} …`;
+      const answers = machines.map((machine) => {
+        // The classifiers read the words alone, without a token before them.
+        let step = { state: machine.start(), logits: /** @type {ArrayLike<number>} */ ([]) };
+        for (const token of machine.vocab.encode(passage.text)) step = machine.step(step.state, token);
+        const p = softmaxOf(step.logits);
+        const best = p.indexOf(Math.max(...p));
+        const labels = /** @type {string[]} */ (machine.record.labels);
+        return { machine, answer: labels[best], p: p[labels.indexOf(passage.label)], bytes: machine.bytes(step.state) };
+      });
+      rows = [["model", "answer", "probability of the right answer", "bytes of state"], ...answers.map(({ machine, answer, p, bytes }) => [machine.name, answer, p, bytes])];
+      const head = [{ en: "model", zh: "模型" }, { en: "answer", zh: "回答" }, { en: `p(${passage.label})`, zh: `p(${passage.label})` }, { en: "remembers", zh: "记住" }, { en: "right, of 250 passages", zh: "正确率（250 段）" }];
+      fill(
+        table,
+        make(
+          "table",
+          { class: "asked" },
+          make("thead", {}, make("tr", {}, ...head.map((words, i) => make("th", { scope: "col", class: i < 2 ? "text" : "" }, say(words))))),
+          make(
+            "tbody",
+            {},
+            ...answers.map(({ machine, answer, p, bytes }) =>
+              make(
+                "tr",
+                {},
+                make("td", { class: "text" }, titleOf(machine)),
+                make("td", { class: `text ${answer === passage.label ? "right" : "wrong"}` }, `${answer === passage.label ? "✓" : "✗"} ${answer}`),
+                make("td", {}, `${(100 * p).toFixed(1)}%`),
+                make("td", {}, bytesText(bytes)),
+                make("td", {}, accuracy[machine.name] ? `${(100 * accuracy[machine.name][distances[at]]).toFixed(0)}%` : "–"),
+              ),
+            ),
+          ),
+        ),
+      );
+      const series = machines.map((machine, hue) => ({
+        name: machine.name,
+        hue: hue % 8,
+        mark: true,
+        points: /** @type {[number, number][]} */ (Object.entries(accuracy[machine.name] || {}).map(([distance, share]) => [Number(distance), 100 * share])),
+      }));
+      const width = Math.max(300, Math.min(900, curves.clientWidth || 640));
+      fill(curves, chart({ width, height: 260, title: lab.t({ en: "Right answers by distance", zh: "正确率与距离" }), x: { label: lab.t({ en: "words between", zh: "间隔词数" }), log: true, min: distances[0], max: distances[distances.length - 1], ticks: distances, show: String }, y: { label: "%", min: 0, max: 100 }, series, marks: [{ x: distances[at] }] }));
+    };
+    const bar = slider({ label: { en: "Words between the country and the answer", zh: "国名与答案之间的词数" }, min: 0, max: distances.length - 1, step: 1, value: at, show: (i) => String(distances[i]), input: (i) => { at = i; draw(); } });
+    const next = button({ en: "Another passage", zh: "换一段" }, () => {
+      turn += 1;
+      draw();
+    });
+    root.append(make("div", { class: "controls" }, bar.element, next), shown, make("div", { class: "panels" }, make("div", { class: "panel" }, table, lab.exports("ask", () => ({ svg: /** @type {any} */ (curves.querySelector("svg")), rows }))), make("div", { class: "panel" }, make("h3", {}, say({ en: "Right answers by distance", zh: "正确率与距离" })), curves)));
+    draw();
+    return { update: draw };
+  },
+};

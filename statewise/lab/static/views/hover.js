@@ -1,0 +1,143 @@
+// @ts-check
+/** View 3: the past lights up by gradient, for the prediction under the pointer. */
+
+import { make, named, say } from "../dom.js";
+import { Reading } from "../reading.js";
+import { bytesText, channels, inFrames, languageModels, severalModels, textBox, titleOf, visible } from "../widget.js";
+
+/** @typedef {import("../machine.js").Machine} Machine */
+
+const FIRST = ["markov", "elman", "lstm", "transformer"];
+const SHARE = 0.9;
+
+/** How many newest symbols hold a share of the sum. @param {ArrayLike<number>} norms */
+export function reach(norms) {
+  let total = 0;
+  for (let s = 0; s < norms.length; s += 1) total += norms[s];
+  let [sum, count] = [0, 0];
+  while (count < norms.length && sum < SHARE * total) {
+    count += 1;
+    sum += norms[norms.length - count];
+  }
+  return count;
+}
+
+/** @param {Machine} machine @param {any} lab @param {(t: number) => void} pick */
+function row(machine, lab, pick) {
+  const reading = new Reading(machine);
+  const letters = make("p", { class: "letters", role: "group", ...named({ en: `Text as ${machine.name} reads it`, zh: `${machine.name} 读到的文本` }) });
+  const facts = make("p", { class: "finding" });
+  /** @type {HTMLButtonElement[]} */
+  let buttons = [];
+  /** @type {Map<number, Float64Array>} */
+  const known = new Map();
+  const write = (/** @type {string} */ text) => {
+    reading.write(text);
+    known.clear();
+    buttons = reading.texts.slice(1).map((piece, index) => {
+      const t = index + 1;
+      const one = make("button", { type: "button", tabindex: index ? -1 : 0, click: () => pick(t), pointerenter: () => pick(t), focus: () => pick(t), ...named({ en: `symbol ${t}: ${visible(piece)}`, zh: `第 ${t} 个符号：${visible(piece)}` }) }, visible(piece).replace("␣", " "));
+      one.addEventListener("keydown", (event) => {
+        const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+        if (by === undefined) return;
+        event.preventDefault();
+        buttons[Math.min(buttons.length - 1, Math.max(0, index + by))].focus();
+      });
+      return one;
+    });
+    letters.replaceChildren(...buttons);
+  };
+  const draw = (/** @type {number} */ asked) => {
+    const t = Math.min(asked, reading.tokens.length - 1);
+    if (t < 1) return;
+    const norms = known.get(t) || machine.gradient([machine.start()], reading.tokens, t - 1, reading.tokens[t]);
+    known.set(t, norms);
+    let top = 0;
+    for (let s = 1; s < norms.length; s += 1) top = Math.max(top, norms[s]);
+    const [paper, heat] = [lab.palette.paper, lab.palette.heat].map(channels);
+    buttons.forEach((one, index) => {
+      const share = index + 1 < norms.length && top > 0 ? norms[index + 1] / top : 0;
+      one.style.background = share > 0.01 ? `rgb(${paper.map((from, i) => Math.round(from + 0.75 * share * (heat[i] - from))).join()})` : "";
+      one.setAttribute("aria-pressed", String(index + 1 === t));
+      one.tabIndex = index + 1 === t ? 0 : -1;
+    });
+    reading.read();
+    const surprise = reading.surprises()[t];
+    const near = reach(norms.subarray(1));
+    const said = lab.t({
+      en: `predicts “${visible(reading.texts[t])}” with ${surprise.toFixed(2)} bit · 90 % of the gradient lies in the last ${near} symbols · remembers ${bytesText(machine.bytes(reading.before(t)))}`,
+      zh: `预测“${visible(reading.texts[t])}”，意外度 ${surprise.toFixed(2)} bit · 90% 的梯度落在最近 ${near} 个符号上 · 记住 ${bytesText(machine.bytes(reading.before(t)))}`,
+    });
+    facts.textContent = said;
+  };
+  const picture = (/** @type {number} */ t) => ({ rows: [["position", "symbol", "gradient norm"], ...Array.from(known.get(t) || [], (value, s) => [s, reading.texts[s], value])] });
+  let shown = 1;
+  const element = make("article", { class: "panel" }, make("h3", {}, titleOf(machine)), letters, facts, lab.exports(`gradient-${machine.name}`, () => picture(shown), ["csv"]));
+  return { element, write, draw: (/** @type {number} */ t) => draw((shown = t)), length: () => reading.tokens.length };
+}
+
+export const hoverView = {
+  id: "hover",
+  needsModels: true,
+  title: { en: "Hover over a letter: the past lights up", zh: "指向一个字母：过去亮起来" },
+  lookFor: {
+    en: "Point at a letter, or use the arrow keys. The darker an earlier letter, the more the prediction of this one depends on it. Compare how far back each model reaches: a Markov chain has a hard edge, an RNN fades, attention jumps.",
+    zh: "指向一个字母，或用方向键移动。前面的字母颜色越深，对这个字母的预测影响越大。比较各模型能回溯多远：马尔可夫链有明确的边界，循环神经网络逐渐衰减，注意力可以跳跃。",
+  },
+  how: {
+    equation: "g_s = ‖ ∂ (−log p(x_t | x_1 … x_{t−1})) / ∂ e(x_s) ‖,   s < t\n(Markov: |log p_k − log p_{k−1}| for the k-th newest symbol)",
+    code: "from torch.nn import functional as F\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\ntokens_T = run.specimens(text=\"To be, or not to be\").tokens_T\ninputs = []  # vectors of the symbols, whose gradients are kept\nrun.model.embedding.register_forward_hook(lambda module, given, x: inputs.append(x) or x.retain_grad())\nlogits_BTV, _ = run.model(tokens_T[None, :-1])\nF.cross_entropy(logits_BTV[0, -1], tokens_T[-1]).backward()\nprint(inputs[0].grad.norm(dim=-1))",
+    command: "statewise inspect shakespeare-lstm gradient",
+  },
+  /** @param {HTMLElement} root @param {any} lab */
+  mount(root, lab) {
+    const machines = languageModels(lab);
+    const first = machines.filter((machine) => FIRST.includes(machine.name));
+    const chosen = new Set((first.length ? first : machines.slice(0, 4)).map((machine) => machine.name));
+    let text = (machines[0].record.example || "").slice(0, 160);
+    /** @type {Map<string, ReturnType<typeof row>>} */
+    const rows = new Map();
+    let t = Math.max(1, Math.min(text.length, 110));
+    let drawn = new Set();
+    const go = inFrames(() => {
+      const next = [...chosen].find((name) => !drawn.has(name));
+      if (next === undefined) return true;
+      rows.get(next)?.draw(t);
+      drawn.add(next);
+      return drawn.size >= chosen.size;
+    });
+    const pick = (/** @type {number} */ next) => {
+      if (next === t && drawn.size) return;
+      t = next;
+      drawn = new Set();
+      go();
+    };
+    const place = make("div", { class: "panels" });
+    const arrange = () => {
+      for (const machine of machines) {
+        if (!chosen.has(machine.name) || rows.has(machine.name)) continue;
+        const made = row(machine, lab, pick);
+        made.write(text);
+        rows.set(machine.name, made);
+      }
+      place.replaceChildren(...machines.filter((machine) => chosen.has(machine.name)).map((machine) => /** @type {any} */ (rows.get(machine.name)).element));
+      drawn = new Set();
+      go();
+    };
+    const typed = textBox(text, (next) => {
+      text = next.slice(0, 200);
+      for (const one of rows.values()) one.write(text);
+      t = Math.max(1, text.length);
+      drawn = new Set();
+      go();
+    });
+    root.append(typed.element, severalModels(machines, chosen, arrange), place, make("p", { class: "quiet" }, say({ en: "Letters up to 200 are read here: each look back goes through all of them.", zh: "此处最多读入 200 个字母：每次回看都要经过全部字母。" })));
+    arrange();
+    return {
+      update: () => {
+        drawn = new Set();
+        go();
+      },
+    };
+  },
+};

@@ -1,0 +1,221 @@
+// @ts-check
+/** View 1: one text through any selection of models, side by side. */
+
+import { button, make, named, slider } from "../dom.js";
+import { Reading, columnOf, sizeOf, unitsOf } from "../reading.js";
+import { bytesText, drawBars, drawHeat, inFrames, languageModels, severalModels, textBox, titleOf, visible } from "../widget.js";
+
+/** @typedef {import("../machine.js").Machine} Machine */
+/** @typedef {{element: HTMLElement, reading: Reading, draw: () => void, read: (text: string, milliseconds: number) => boolean}} Card */
+
+const FIRST = ["markov", "elman", "lstm", "transformer", "ttt_linear"];
+const OPEN = "`";
+const CLOSE = "'";
+
+/** 1 at each token that lies inside a quotation. @param {string[]} texts */
+function quoted(texts) {
+  let inside = 0;
+  return texts.map((text, t) => {
+    const letter = /[A-Za-z]/;
+    if (text === OPEN) inside = 1;
+    else if (text === CLOSE && !letter.test(texts[t + 1] || "")) inside = 0;
+    return inside;
+  });
+}
+
+/** Correlation of two rows of numbers. @param {ArrayLike<number>} a @param {ArrayLike<number>} b */
+function correlation(a, b) {
+  const n = a.length;
+  let [sumA, sumB] = [0, 0];
+  for (let i = 0; i < n; i += 1) [sumA, sumB] = [sumA + a[i] / n, sumB + b[i] / n];
+  let [ab, aa, bb] = [0, 0, 0];
+  for (let i = 0; i < n; i += 1) {
+    const [x, y] = [a[i] - sumA, b[i] - sumB];
+    [ab, aa, bb] = [ab + x * y, aa + x * x, bb + y * y];
+  }
+  return aa > 0 && bb > 0 ? ab / Math.sqrt(aa * bb) : 0;
+}
+
+/** One model's part of the view. @param {Machine} machine @param {any} lab @param {{t: number, mask: number[] | null, pick: (t: number) => void}} shared @returns {Card} */
+function card(machine, lab, shared) {
+  const reading = new Reading(machine);
+  const units = unitsOf(machine);
+  const bars = make("div", { class: "next" });
+  const canvas = make("canvas", { class: "heat", role: "img", tabindex: 0, ...named({ en: `State of ${machine.name} over time: one row a unit`, zh: `${machine.name} 的状态随时间的变化：每行一个单元` }) });
+  const cursor = make("span", { class: "cursor" });
+  const facts = make("p", { class: "finding" });
+  const unitText = make("p", { class: "finding quiet" });
+  /** @type {Float32Array[]} */
+  let columns = [];
+  /** @type {Int32Array | null} */
+  let order = null;
+  /** @type {number[]} */
+  let scores = [];
+
+  const sort = () => {
+    const mask = shared.mask;
+    if (!mask || mask.length !== columns.length) {
+      order = null;
+      return;
+    }
+    scores = units.map((_, row) => correlation(columns.map((column) => column[row]), mask));
+    order = Int32Array.from(units.keys()).sort((a, b) => Math.abs(scores[b]) - Math.abs(scores[a]));
+  };
+  const tell = (/** @type {number} */ row, /** @type {number} */ t) => {
+    const unit = units[order ? order[row] : row];
+    if (!unit || !columns[t]) return;
+    const value = columns[t][order ? order[row] : row].toFixed(3);
+    const r = order ? `, r = ${scores[order[row]].toFixed(2)}` : "";
+    unitText.textContent = `${unit.leaf}[${unit.index}] = ${value} ${lab.t({ en: "after", zh: "读完" })} “${visible(reading.texts[t])}”${r}`;
+  };
+  const draw = () => {
+    const t = Math.min(shared.t, reading.steps.length - 1);
+    if (t < 0) return;
+    while (columns.length > reading.steps.length) columns.pop();
+    for (let s = 0; s < reading.steps.length; s += 1) if (!columns[s] || s >= redrawn) columns[s] = columnOf(units, reading.steps[s].state);
+    redrawn = reading.steps.length;
+    sort();
+    drawHeat(canvas, columns, lab.palette, order);
+    cursor.style.left = `${(100 * (t + 0.5)) / columns.length}%`;
+    drawBars(bars, machine, reading.steps[t].logits);
+    const { state } = reading.steps[t];
+    const size = sizeOf(machine, state);
+    const surprise = reading.surprises()[t];
+    const said = [
+      `${lab.t({ en: "remembers", zh: "记住" })} ${bytesText(machine.bytes(state))}`,
+      Number.isFinite(surprise) ? `${lab.t({ en: "surprise", zh: "意外度" })} ${surprise.toFixed(2)} bit` : "",
+      size > units.length ? `${units.length} / ${size.toLocaleString("en")} ${lab.t({ en: "numbers drawn", zh: "个数被画出" })}` : "",
+    ];
+    facts.textContent = said.filter(Boolean).join(" · ");
+    if (order) tell(0, t);
+  };
+  let redrawn = 0;
+  const place = (/** @type {PointerEvent} */ event) => {
+    const box = canvas.getBoundingClientRect();
+    const t = Math.min(columns.length - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * columns.length)));
+    return { t, row: Math.min(units.length - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * units.length))) };
+  };
+  canvas.addEventListener("pointermove", (event) => {
+    const { t, row } = place(event);
+    tell(row, t);
+  });
+  canvas.addEventListener("click", (event) => shared.pick(place(/** @type {PointerEvent} */ (event)).t));
+  canvas.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (by === undefined) return;
+    event.preventDefault();
+    shared.pick(shared.t + by);
+  });
+  const picture = () => ({ canvas, rows: [["t", "token", ...units.map((unit) => `${unit.leaf}[${unit.index}]`)], ...columns.map((column, t) => [t, reading.texts[t], ...column])] });
+  const element = make(
+    "article",
+    { class: "panel model" },
+    make("h3", {}, titleOf(machine)),
+    facts,
+    bars,
+    make("div", { class: "heatbox" }, canvas, cursor),
+    unitText,
+    lab.exports(`state-${machine.name}`, picture),
+  );
+  const read = (/** @type {string} */ text, /** @type {number} */ milliseconds) => {
+    const before = reading.steps.length;
+    if (text !== written) reading.write(text);
+    written = text;
+    redrawn = Math.min(redrawn, reading.steps.length, before);
+    return reading.read(milliseconds);
+  };
+  let written = "\0";
+  return { element, reading, draw, read };
+}
+
+export const stepView = {
+  id: "step",
+  needsModels: true,
+  title: { en: "Type, and every model reads along", zh: "输入文字，所有模型同时阅读" },
+  lookFor: {
+    en: "Type a letter: each model updates its state and says what it expects next. Compare the bytes: the Transformer's list grows with every symbol, the others stay the same size. Press “Find the open quote” to see which unit of the LSTM stays on between ` and '.",
+    zh: "输入一个字母：每个模型更新自己的状态，并给出下一个符号的概率。比较字节数：Transformer 的列表随每个符号增长，其他模型的状态大小不变。按“寻找引号内的单元”，看看 LSTM 的哪个单元在 ` 与 ' 之间保持激活。",
+  },
+  how: {
+    equation: "y_t, s_t = model(x_t, s_{t−1})\np(x_{t+1} | x_1 … x_t) = softmax(y_t)\nsurprise_t = −log₂ p(x_t | x_1 … x_{t−1})",
+    code: 'import statewise as sw\n\nrun = sw.load("shakespeare-lstm")\nat = run.begin("To be, or not")\nprint(sw.state_bytes(at.state))',
+    command: "statewise lab --open",
+  },
+  /** @param {HTMLElement} root @param {any} lab */
+  mount(root, lab) {
+    const machines = languageModels(lab);
+    const known = machines.filter((machine) => FIRST.includes(machine.name));
+    const chosen = new Set((known.length ? known : machines.slice(0, 5)).map((machine) => machine.name));
+    let text = machines[0].record.example || "";
+    /** @type {Map<string, Card>} */
+    const cards = new Map();
+    const shared = { t: Infinity, mask: /** @type {number[] | null} */ (null), pick: (/** @type {number} */ t) => pick(t) };
+    const grid = make("div", { class: "panels models" });
+    const length = () => machines[0].vocab.pieces(text).length;
+    const time = slider({ label: { en: "Time step", zh: "时间步" }, min: 0, max: length(), step: 1, value: length(), show: (t) => `${t} / ${length()}`, input: (t) => pick(t) });
+    const bar = /** @type {HTMLInputElement} */ (time.element.querySelector("input"));
+    let follow = true;
+    function pick(/** @type {number} */ t) {
+      shared.t = Math.min(Math.max(t, 0), length());
+      follow = shared.t === length();
+      time.set(shared.t);
+      for (const name of chosen) cards.get(name)?.draw();
+    }
+    const go = inFrames(() => {
+      let done = true;
+      for (const name of chosen) {
+        const one = /** @type {Card} */ (cards.get(name));
+        done = one.read(text, 8) && done;
+      }
+      for (const name of chosen) cards.get(name)?.draw();
+      root.dataset.read = done ? "yes" : "no";
+      return done;
+    });
+    const arrange = () => {
+      for (const machine of machines) if (chosen.has(machine.name) && !cards.has(machine.name)) cards.set(machine.name, card(machine, lab, shared));
+      grid.replaceChildren(...machines.filter((machine) => chosen.has(machine.name)).map((machine) => /** @type {Card} */ (cards.get(machine.name)).element));
+      root.dataset.read = "no";
+      go();
+    };
+    const typed = textBox(text, (next) => {
+      text = next;
+      shared.mask = null;
+      bar.max = String(length());
+      if (follow) shared.t = length();
+      shared.t = Math.min(shared.t, length());
+      time.set(shared.t);
+      root.dataset.read = "no";
+      go();
+    });
+    const mark = (/** @type {number[] | null} */ mask) => {
+      shared.mask = mask;
+      for (const name of chosen) cards.get(name)?.draw();
+    };
+    const selection = () => {
+      const pieces = machines[0].vocab.pieces(text);
+      const { selectionStart, selectionEnd } = typed.box;
+      let at = 0;
+      const mask = pieces.map((piece) => {
+        at += piece.text.length;
+        return Number(at > selectionStart && at <= selectionEnd);
+      });
+      return mask.some(Boolean) ? [0, ...mask] : null;
+    };
+    const sorts = make(
+      "div",
+      { class: "buttons" },
+      button({ en: "Find the open quote", zh: "寻找引号内的单元" }, () => mark(quoted(["", ...machines[0].vocab.pieces(text).map((piece) => piece.text)]))),
+      button({ en: "Find units for the selected text", zh: "寻找与所选文字对应的单元" }, () => mark(selection())),
+      button({ en: "Units in their own order", zh: "恢复单元顺序" }, () => mark(null)),
+    );
+    shared.t = length();
+    root.append(typed.element, make("div", { class: "controls" }, time.element, sorts), severalModels(machines, chosen, arrange), grid);
+    arrange();
+    return {
+      update: () => {
+        time.refresh();
+        for (const name of chosen) cards.get(name)?.draw();
+      },
+    };
+  },
+};

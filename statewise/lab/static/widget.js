@@ -1,0 +1,126 @@
+// @ts-check
+/** What the views of machines share: which models, a text, bars of the next symbol, and pictures of states. */
+
+import { make, named, say } from "./dom.js";
+import { softmaxOf } from "./machine.js";
+
+/** @typedef {import("./machine.js").Machine} Machine */
+/** @typedef {import("./dom.js").Words} Words */
+
+const SIGNS = new Map([[" ", "␣"], ["\n", "↵"], ["\t", "⇥"], ["", "∅"]]);
+
+/** A token as a label: white space is made visible. @param {string} text */
+export function visible(text) {
+  return SIGNS.get(text) ?? text.replaceAll("\n", "↵").replace(/^ | $/g, "␣");
+}
+
+/** @param {number} bytes */
+export function bytesText(bytes) {
+  if (bytes < 1024) return `${bytes} B`;
+  const [size, unit] = bytes < 1 << 20 ? [bytes / 1024, "KiB"] : [bytes / (1 << 20), "MiB"];
+  return `${size < 10 ? size.toFixed(2) : size < 100 ? size.toFixed(1) : Math.round(size)} ${unit}`;
+}
+
+/** @param {any} lab @returns {Machine[]} */
+export function languageModels(lab) {
+  return lab.models.filter((/** @type {any} */ machine) => machine.record.task === "language_model");
+}
+
+/** A name with its year. @param {Machine} machine */
+export function titleOf(machine) {
+  return machine.year ? `${machine.name} (${machine.year})` : machine.name;
+}
+
+/** Any selection of models, as boxes to tick. @param {Machine[]} machines @param {Set<string>} chosen @param {() => void} change */
+export function severalModels(machines, chosen, change) {
+  const boxes = machines.map((machine) => {
+    const input = make("input", { type: "checkbox", value: machine.name });
+    input.checked = chosen.has(machine.name);
+    input.addEventListener("change", () => {
+      if (input.checked) chosen.add(machine.name);
+      else chosen.delete(machine.name);
+      change();
+    });
+    return make("label", { class: "chip" }, input, titleOf(machine));
+  });
+  return make("fieldset", { class: "chips" }, make("legend", {}, say({ en: "Models", zh: "模型" })), ...boxes);
+}
+
+/** One of the models. @param {Machine[]} machines @param {string} value @param {(machine: Machine) => void} pick @param {Words} [label] */
+export function oneModel(machines, value, pick, label = { en: "Model", zh: "模型" }) {
+  const options = machines.map((machine) => make("option", { value: machine.name }, titleOf(machine)));
+  const select = make("select", { change: () => pick(/** @type {Machine} */ (machines.find((one) => one.name === select.value))) }, ...options);
+  select.value = value;
+  return make("label", { class: "pick" }, say(label), select);
+}
+
+/** @param {string} value @param {(text: string) => void} input @param {Words} [label] @param {number} [rows] */
+export function textBox(value, input, label = { en: "Text", zh: "文本" }, rows = 4) {
+  const box = make("textarea", { rows, spellcheck: "false", maxlength: 600, ...named(label) });
+  box.value = value;
+  box.addEventListener("input", () => input(box.value));
+  return { element: make("label", { class: "typed" }, say(label), box), box };
+}
+
+/** The most probable next symbols as bars; those of `other` are drawn behind them. @param {HTMLElement} place @param {Machine} machine @param {ArrayLike<number>} logits @param {{most?: number, labels?: string[] | null, other?: ArrayLike<number> | null}} [options] */
+export function drawBars(place, machine, logits, { most = 8, labels = machine.record.labels, other = null } = {}) {
+  const p = softmaxOf(logits);
+  const q = other ? softmaxOf(other) : null;
+  const order = Array.from(p.keys()).sort((a, b) => Math.max(p[b], q ? q[b] : 0) - Math.max(p[a], q ? q[a] : 0)).slice(0, most);
+  const rows = order.map((id) => {
+    const bar = make("span", { class: "bar" });
+    bar.style.width = `${100 * p[id]}%`;
+    const behind = q ? make("span", { class: "ghost" }) : null;
+    if (behind && q) behind.style.width = `${100 * q[id]}%`;
+    const name = labels ? labels[id] : visible(machine.vocab.label(id));
+    return make("div", {}, make("span", { class: "symbol" }, name), make("span", { class: "track" }, behind, bar), make("span", { class: "value" }, `${(100 * p[id]).toFixed(1)}%`));
+  });
+  place.replaceChildren(...rows);
+  return order.map((id) => [labels ? labels[id] : machine.vocab.label(id), p[id], ...(q ? [q[id]] : [])]);
+}
+
+/** A colour as three numbers. @param {string} colour `#rrggbb` */
+export function channels(colour) {
+  const number = Number.parseInt(colour.slice(1), 16);
+  return [(number >> 16) & 255, (number >> 8) & 255, number & 255];
+}
+
+/**
+ * Columns over time as an image, one pixel a number: `high` for positive ones, `low` for negative ones, paper for 0.
+ * @param {HTMLCanvasElement} canvas @param {Float32Array[]} columns @param {any} palette @param {Int32Array | null} [order] rows
+ * @returns {number} the size that has the full colour
+ */
+export function drawHeat(canvas, columns, palette, order = null) {
+  const rows = columns.length ? columns[0].length : 1;
+  canvas.width = Math.max(1, columns.length);
+  canvas.height = rows;
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const image = context.createImageData(canvas.width, rows);
+  const sizes = new Float32Array(columns.length * rows);
+  columns.forEach((column, x) => column.forEach((value, y) => (sizes[x * rows + y] = Math.abs(value))));
+  const top = sizes.length ? sizes.slice().sort()[Math.floor(0.98 * (sizes.length - 1))] || 1 : 1;
+  const [paper, high, low] = [palette.paper, palette.heat, palette.accent].map(channels);
+  for (let x = 0; x < columns.length; x += 1)
+    for (let y = 0; y < rows; y += 1) {
+      const value = columns[x][order ? order[y] : y] / top;
+      const share = Math.min(1, Math.abs(value));
+      const to = value < 0 ? low : high;
+      const at = 4 * (y * canvas.width + x);
+      for (let channel = 0; channel < 3; channel += 1) image.data[at + channel] = paper[channel] + share * (to[channel] - paper[channel]);
+      image.data[at + 3] = 255;
+    }
+  context.putImageData(image, 0, 0);
+  return top;
+}
+
+/** Calls `work` in the next frames until it says that all is done. @param {() => boolean} work */
+export function inFrames(work) {
+  let waiting = 0;
+  const frame = () => {
+    waiting = 0;
+    if (!work()) waiting = requestAnimationFrame(frame);
+  };
+  return () => {
+    if (!waiting) waiting = requestAnimationFrame(frame);
+  };
+}

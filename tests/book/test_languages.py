@@ -1,0 +1,143 @@
+"""Both languages have the same pages, headings, code, formulas and boxes; only the prose differs."""
+
+import re
+
+import pytest
+from chapter import BOOK, COLUMNS, FORMULA, LANGUAGES, ROOT, Page, chapters, pages
+from page import anchors
+from stage import terms
+
+CHAPTERS = [page.name for page in chapters()]
+SECTIONS = ("start", "scratch", "package", "summary", "exercises", "next")  # that every chapter has, in this order
+each_chapter = pytest.mark.parametrize("name", CHAPTERS)
+
+
+def both(name: str) -> tuple[Page, Page]:
+    english, chinese = ({page.name: page for page in pages(language)}[name] for language in LANGUAGES)
+    return english, chinese
+
+
+def test_both_have_the_same_pages() -> None:
+    names = [[page.name for page in pages(language)] for language in LANGUAGES]
+    assert names[0] == names[1]
+    assert "01-order" in names[0]
+
+
+@pytest.mark.parametrize("name", [page.name for page in pages("en")])
+def test_a_page_is_the_same_in_both(name: str) -> None:
+    english, chinese = both(name)
+    assert [block.code for block in english.blocks] == [block.code for block in chinese.blocks]
+    assert [block.folded for block in english.blocks] == [block.folded for block in chinese.blocks]
+    assert english.levels == chinese.levels
+    assert english.labels == chinese.labels
+    assert english.formulas == chinese.formulas
+    assert english.directives == chinese.directives
+    assert pictures(english) == pictures(chinese)
+    assert links(english) == links(chinese)
+
+
+def pictures(page: Page) -> list[str]:
+    return re.findall(r"^!\[.+\]\(([\w-]+\.svg)\)$", page.prose, re.MULTILINE)
+
+
+def links(page: Page) -> list[str]:
+    return sorted(re.findall(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)", page.prose))
+
+
+@each_chapter
+def test_the_chinese_page_is_in_chinese(name: str) -> None:
+    _, page = both(name)
+    prose = re.sub(
+        r"`[^`]*`|\$[^$]*\$|\]\([^)]*\)|^:.*$|^\(.*\)=$", "", FORMULA.sub("", page.prose), flags=re.MULTILINE
+    )
+    for paragraph in filter(str.strip, prose.split("\n\n")):
+        assert re.search(r"[\u4e00-\u9fff]", paragraph) or not re.search(r"[A-Za-z]{4}", paragraph), paragraph
+
+
+@each_chapter
+def test_a_chapter_has_its_parts_in_order(name: str) -> None:
+    page, _ = both(name)
+    stem = page.labels[0].rsplit("-", 1)[0]
+    assert [label for label in page.labels if label in {f"{stem}-{part}" for part in SECTIONS}] == [
+        f"{stem}-{part}" for part in SECTIONS
+    ]
+    assert len(page.labels) == page.levels.count(2), "every section has a label"
+    kinds = [directive for directive, _, _ in page.directives]
+    assert kinds.count("claim") >= 2
+    number = int(name[:2])
+    exercises = [argument for directive, argument, _ in page.directives if directive == "exercise"]
+    assert exercises == [f"{number}.{at}" for at in range(1, 6)]
+    assert page.title.startswith(f"{number}. ")
+
+
+@each_chapter
+def test_every_formula_is_checked(name: str) -> None:
+    page, _ = both(name)
+    checked = {label for block in page.blocks for label in block.checks}
+    labels = [label for label, _ in page.formulas]
+    assert len(labels) >= 3
+    assert not [tex for _, tex in page.formulas if "\\text{" in tex], "words of one language inside a formula"
+    assert set(labels) == checked, "a displayed formula has a label, and a block `# checks` it"
+
+
+@each_chapter
+def test_code_fits_on_the_page(name: str) -> None:
+    page, _ = both(name)
+    wide = [line for block in page.blocks for line in block.code.splitlines() if len(line) > COLUMNS]
+    assert not wide
+
+
+@each_chapter
+def test_code_from_scratch_is_short(name: str) -> None:
+    page, _ = both(name)
+    stem = page.labels[0].rsplit("-", 1)[0]
+    after = page.text.split(f"({stem}-scratch)=")[1].split(f"({stem}-package)=")[0]
+    code = re.search(r"^```python\n(.*?)^```$", after, re.DOTALL | re.MULTILINE)
+    assert code
+    assert 10 <= sum(bool(line.strip()) for line in code[1].splitlines()) <= 40
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_links_lead_somewhere(language: str) -> None:
+    labels = {label for page in pages(language) for label in page.labels}
+    for page in pages(language):
+        for link in links(page):
+            path, _, anchor = link.partition("#")
+            if re.match(r"\w+:", link):
+                continue
+            if not path:
+                assert anchor in labels, f"{page.path.name} links to {link}"
+                continue
+            target = (page.path.parent / path).resolve()
+            assert target.exists(), f"{page.path.name} links to {link}"
+            assert not anchor or anchor in anchors(target), f"{page.path.name} links to {link}"
+
+
+def section(page: Page, label: str) -> str:
+    text = page.text.split(f"({label})=", 1)[1]
+    return re.split(r"^\([\w-]+\)=$", text, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def test_a_section_uses_the_terms_that_it_introduces() -> None:
+    texts = {
+        language: {label: section(page, label) for page in pages(language) for label in page.labels}
+        for language in LANGUAGES
+    }
+    for term in terms():
+        assert term.en.lower() in " ".join(texts["en"][term.section].lower().split()), term
+        assert term.zh in texts["zh"][term.section].replace("\n", ""), term
+    assert len({term.en for term in terms()}) == len({term.zh for term in terms()}) == len(terms())
+
+
+def test_terms_are_those_of_the_reference() -> None:
+    """A term that both glossaries have is the same in both."""
+    rows = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()
+    known = dict(tuple(cell.strip() for cell in row.split("|")[1:3]) for row in rows if row.startswith("| "))
+    for term in terms():
+        assert term.zh in known.get(term.en, term.zh).split("、"), term
+
+
+def test_the_index_lists_every_chapter() -> None:
+    for language in LANGUAGES:
+        text = (BOOK / language / "index.md").read_text(encoding="utf-8")
+        assert [name for name in CHAPTERS if f"\n{name}\n" not in text] == []
