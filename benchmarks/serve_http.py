@@ -221,6 +221,15 @@ def idle_process(port: int, told: Any, heard: Any) -> None:
         runner.run(idle_server(port, told, heard))
 
 
+class Counting(asyncio.Protocol):
+    """A client that throws away what it reads, and counts the events."""
+
+    events = 0
+
+    def data_received(self, data: bytes) -> None:
+        Counting.events += data.count(b"data: ")
+
+
 async def opened(address: tuple[str, int], count: int, told: Any, heard: Any, kind: str) -> Any:
     """What the server measures while so many streams are open. What comes is read and thrown away."""
     body = json.dumps({"prompt": PROMPT, "max_tokens": 1000, "stream": True, "seed": 1}).encode()
@@ -229,11 +238,16 @@ async def opened(address: tuple[str, int], count: int, told: Any, heard: Any, ki
     asked = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
     loop, made = asyncio.get_running_loop(), []
     for _ in range(count):
-        transport, _ = await loop.create_connection(asyncio.Protocol, *address)
+        transport, _ = await loop.create_connection(Counting, *address)
         transport.write(asked)
         made.append(transport)
+    Counting.events = 0
     heard.put((kind, count))
     found = await asyncio.to_thread(told.get)
+    await asyncio.sleep(1.0)
+    expected = count * (EVENTS if kind == "time" else 1)
+    if Counting.events != expected:
+        raise SystemExit(f"{Counting.events} events arrived, expected {expected}: streams were merged or lost")
     for transport in made:
         transport.abort()
     await asyncio.sleep(1.0)

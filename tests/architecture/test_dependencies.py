@@ -18,6 +18,7 @@ from statewise.specs import UserError, extra, install_command, optional
 MOST = 50  # distributions beside torch's own
 # Who imports what a default installation does not have, each after asking whether it is there.
 OPTIONAL = {
+    "httptools": "statewise.serving.http",
     "jinja2": "statewise.serving.template",
     "lm_eval": "statewise.interop.lm_eval",
     "matplotlib": "statewise.figures",

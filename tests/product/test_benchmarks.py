@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from statewise.models import LINEAGE
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if "__main__" in path.read_text(encoding="utf-8"))
@@ -143,3 +145,14 @@ def test_options_in_the_documentation_exist(
         known = options_of(monkeypatch, capsys, name)
         for _, rest in filter(lambda command: command[0] == name, COMMANDS):
             assert set(re.findall(r"--[a-z][\w-]*", rest)) <= known, f"{name}{rest}"
+
+
+def test_states_survive_turns_of_every_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Forked, deleted, restored, continued and saved at every token, with the same bits as a text without turns."""
+    pytest.importorskip("starlette", reason="the extra `serve` is not installed")
+    words = ("--only", "cycles", "--turns", "12", "--device", "cpu", "--json", "cycles.json")
+    assert started(monkeypatch, "serve", *words) is None
+    rows = json.loads((tmp_path / "cycles.json").read_text())["rows"]
+    assert {row["name"] for row in rows} == {ancestor.name for ancestor in LINEAGE}
+    for row in rows:
+        assert row["found"] == {"turns": 12, "equal tokens": 12, "equal last states": "1 of 1"}, row["name"]

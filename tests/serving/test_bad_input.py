@@ -313,7 +313,7 @@ def test_a_wrong_task_is_refused(client: Client) -> None:
     assert check(client.ask("POST", "/v1/predict", {"model": "lstm", "input": ["a"]}), 400)["param"] == "model"
     assert check(client.ask("POST", COMPLETE, asked(model="classifier")), 400)["param"] == "model"
     chat = {"model": "lstm", "messages": [{"role": "user", "content": "a"}]}
-    assert check(client.ask("POST", "/v1/chat/completions", chat), 400)["param"] == "model"
+    assert check(client.ask("POST", "/v1/chat/completions", chat), 400)["code"] == "chat_not_supported"
 
 
 def raw(live: Running, data: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import socket
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,25 @@ def test_many_requests_at_once_are_each_as_alone(client: Client, live: Running) 
         together = list(pool.map(lambda one: client.complete(**one)["choices"][0]["text"], asked))
     assert together == alone
     client.until_idle()
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_request_that_comes_during_a_stream_is_answered_after_it(client: Client, parts: int) -> None:
+    """Whole, or its second half later: a stream gives its parser away, but not one that has read a part."""
+    body = json.dumps({"model": "lstm", "prompt": "the", "max_tokens": 300, "ignore_eos": True, "stream": True})
+    first = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    first += f"content-length: {len(body)}\r\n\r\n{body}"
+    second = "GET /version HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
+        connection.sendall((first + second[:20] * (parts == 2)).encode())
+        said = connection.recv(1)
+        connection.sendall(second[20 * (parts == 2) :].encode())
+        while part := connection.recv(1 << 16):
+            said += part
+    stream, _, answer = said.partition(b"data: [DONE]")
+    assert stream.count(b"data: ") > 1
+    assert b'{"version":' in answer
+    assert said.count(b"HTTP/1.1 200") == 2
 
 
 def test_two_requests_of_one_connection(client: Client) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from statewise.serving.http.completion import Completion, Form, answered, stops_of, with_session
+from statewise.serving.http.completion import GOES_ON, Completion, Form, answered, stops_of, with_session
 from statewise.serving.http.error import HttpError, invalid
 from statewise.serving.http.logprobs import Pieces
 from statewise.serving.http.request import ChatMessage, ChatRequest, CompletionRequest, parse
@@ -24,6 +24,7 @@ _CHAT = Form(
     lambda text: {"message": {"role": "assistant", "content": text, "refusal": None}},
     '"delta":{"content":',
     "}",
+    f"}}{GOES_ON}",
     '"delta":{"role":"assistant","content":""',
     Pieces.report_chat,
 )

@@ -21,8 +21,9 @@ from statewise.serving.job import Job, Read, Scored
 
 _DONE = b"data: [DONE]\n\n"
 _CHOICES = ',"choices":[{"index":'
-_GOES_ON = ',"logprobs":null,"finish_reason":null}]}\n\n'
+GOES_ON = ',"logprobs":null,"finish_reason":null}]}\n\n'
 _SEEDS = 2**63
+_NOBODY: set[int] = set()
 T = TypeVar("T", bound=Sessions)
 
 
@@ -79,11 +80,22 @@ class Form(NamedTuple):
     field: Callable[[str], dict[str, Any]]  # a whole text
     delta: str  # the beginning of a text in a chunk; `delta_end` follows
     delta_end: str
+    goes_on: str  # the end of a chunk that is not the last
     first: str  # the text of a stream's first chunk, where it has one of its own
     report: Callable[..., dict[str, Any]]  # probabilities
 
 
-TEXT = Form("cmpl", "text_completion", "text_completion", lambda text: {"text": text}, '"text":', "", "", Pieces.report)
+TEXT = Form(
+    "cmpl",
+    "text_completion",
+    "text_completion",
+    lambda text: {"text": text},
+    '"text":',
+    "",
+    GOES_ON,
+    "",
+    Pieces.report,
+)
 
 
 class Completion:
@@ -268,20 +280,20 @@ class Completion:
 class Chunks:
     """A completion as chunks of a stream: one prepared beginning, one string for each write."""
 
-    __slots__ = ("_before", "_completion", "_exchange", "_fresh", "_goes_on", "_head", "_offsets", "_plain", "_read")
+    __slots__ = ("_before", "_completion", "_exchange", "_fresh", "_offsets", "_plain", "_read")
 
     def __init__(self, completion: Completion, exchange: Exchange, *, scored: bool) -> None:
         self._completion, self._exchange = completion, exchange
         form = completion.form
         head = json.dumps(completion.head(form.chunk), separators=(",", ":"))[:-1]
         usage = ',"usage":null' if completion.with_usage else ""
-        self._head, self._before = head, f"data: {head}{usage}{_CHOICES}"
+        self._before = f"data: {head}{usage}{_CHOICES}"
         self._read = sum(len(prompt) for prompt, _ in completion.prompts) if completion.always_usage else None
         self._plain = not scored and not completion.with_ids
         self._offsets = [len(completion.prompt_of(choice)[1]) for choice in exchange.choices]
-        self._goes_on = f"{form.delta_end}{_GOES_ON}"
         special = not self._plain or completion.echo or form.first
-        self._fresh = {choice.index for choice in exchange.choices if special}  # whose first chunk is different
+        # Whose first chunk is different; an empty set of its own would be as large as the rest of this.
+        self._fresh = {choice.index for choice in exchange.choices} if special else _NOBODY
 
     def _begin(self) -> str:
         """A chunk as far as the number of its choice."""
@@ -289,7 +301,7 @@ class Chunks:
             return self._before
         read, written = self._read, sum([choice.tokens for choice in self._exchange.choices])
         usage = f'"prompt_tokens":{read},"completion_tokens":{written},"total_tokens":{read + written}'
-        return f'data: {self._head},"usage":{{{usage}}}{_CHOICES}'
+        return self._before.replace('"usage":null', f'"usage":{{{usage}}}', 1)
 
     def news(self) -> bytes:
         return "".join([self._chunk(choice) for choice in self._exchange.taken()]).encode("ascii")
@@ -298,7 +310,8 @@ class Chunks:
         text, ids, scored = choice.take()
         index, finish = choice.index, choice.finish
         if finish is None and self._plain and not self._fresh:
-            return f"{self._begin()}{index},{self._completion.form.delta}{quoted(text)}{self._goes_on}" if text else ""
+            form = self._completion.form
+            return f"{self._begin()}{index},{form.delta}{quoted(text)}{form.goes_on}" if text else ""
         if not (text or ids or scored or finish):
             return ""
         first = index in self._fresh
@@ -313,7 +326,7 @@ class Chunks:
         )
         ended = "null" if finish is None else quoted(finish)
         form = completion.form
-        begun = f"{self._begin()}{index},{form.first}{self._goes_on}" if first and form.first else ""
+        begun = f"{self._begin()}{index},{form.first}{form.goes_on}" if first and form.first else ""
         return (
             f"{begun}{self._begin()}{index},{form.delta}{quoted(shown)}{form.delta_end},"
             f'"logprobs": {json.dumps(logprobs, allow_nan=False)}, "finish_reason": {ended}{extras}}}]}}\n\n'
@@ -322,8 +335,10 @@ class Chunks:
     def end(self) -> bytes:
         if not self._completion.with_usage:
             return _DONE
-        usage = json.dumps(self._completion.usage(self._exchange.choices))
-        return f'data: {self._head}, "choices": [], "usage": {usage}}}\n\n'.encode("ascii") + _DONE
+        completion = self._completion
+        usage = completion.usage(self._exchange.choices)
+        last = completion.head(completion.form.chunk) | {"choices": [], "usage": usage}
+        return f"data: {json.dumps(last)}\n\n".encode("ascii") + _DONE
 
     def failure(self, error: HttpError) -> bytes:
         return f"data: {json.dumps(error.content())}\n\n".encode("ascii") + _DONE

@@ -24,6 +24,7 @@ class Connection(Protocol):
     lost: Callable[[], None] | None  # called once, when the client is gone
 
     def is_open(self) -> bool: ...
+    def slim(self) -> None: ...
     def abort(self) -> None: ...
 
 
@@ -116,6 +117,10 @@ class Exchange:
         self._connection.lost = self.leave
         if not self._connection.is_open():
             self.leave()
+
+    def begin_stream(self) -> None:
+        """Let go of what a request needs and a stream does not."""
+        self._connection.slim()
 
     def came(self, choice: Choice, size: int) -> None:
         if not self.touched or self.touched[-1] is not choice:

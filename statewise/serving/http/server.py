@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import httptools
 import uvicorn
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -32,10 +33,44 @@ _LINGER = 0.5  # seconds between an early refusal and the end of its connection
 _ABORT = 3  # seconds for answers to leave after a stop
 
 
+class _Signal:
+    """An event that one task waits for. One of asyncio's has a queue, which takes 760 bytes while it is empty."""
+
+    __slots__ = ("_is_set", "_waiter")
+
+    def __init__(self, *, is_set: bool = False) -> None:
+        self._is_set = is_set
+        self._waiter: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        self._is_set = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    async def wait(self) -> None:
+        if not self._is_set:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+            self._waiter = None
+
+
+class _Pipeline(list[Any]):
+    """Requests that came before an earlier one was answered: as few as these, a list is smaller than a queue."""
+
+    __slots__ = ()
+
+    def appendleft(self, one: Any) -> None:
+        self.insert(0, one)
+
+
 class Protocol(HttpToolsProtocol):
     """uvicorn's, with a deadline for a request to arrive, a limit for its head, and errors in our form."""
 
     __slots__ = (
+        "_between",
         "_deadline",
         "_head",
         "_in_head",
@@ -50,10 +85,13 @@ class Protocol(HttpToolsProtocol):
         self._head = 0  # bytes of an unfinished head
         self._in_head = True
         self._refused = False
+        self._between = True  # no part of a next request has come
         self.lost: Callable[[], None] | None = None
+        self.pipeline = _Pipeline()  # type: ignore[assignment]
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.flow._is_writable_event = _Signal(is_set=True)  # type: ignore[assignment]
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -71,6 +109,9 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
+        if self.parser is None:
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
         super().data_received(data)
         if self._in_head and not self.transport.is_closing():
             self._head += len(data)
@@ -80,18 +121,26 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["state"]["connection"] = self
-        self._in_head, self._head = True, 0
+        self._in_head, self._head, self._between = True, 0, False
         self._arm()
 
     def on_headers_complete(self) -> None:
         self._in_head, self._head = False, 0
         super().on_headers_complete()
+        self.cycle.message_event = _Signal()  # type: ignore[assignment]
         # uvicorn tells the last request of a connection alone that its client left, and others may come before it.
         self.scope["state"]["cycle"] = self.cycle
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
+        self._between = True
         self._disarm()
+
+    def slim(self) -> None:
+        """A stream has begun: the next request makes a new parser."""
+        if self._between:
+            self.parser = None  # type: ignore[assignment]
+            self.headers.clear()
 
     def _arm(self) -> None:
         self._disarm()

@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 from statewise.serving.http.error import HttpError
 from statewise.serving.http.exchange import Exchange, Gone
 
+_KEPT = ("type", "method", "state")  # of a request, while its answer is streamed
 _PING = b": ping\n\n"
 
 
@@ -59,6 +60,11 @@ class EventStream(Response):
                     if not started:
                         started = True
                         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                        del self.raw_headers
+                        exchange.begin_stream()
+                        kept = {name: scope[name] for name in _KEPT}
+                        scope.clear()
+                        scope.update(kept)
                     await send({"type": "http.response.body", "body": body, "more_body": not last})
                     exchange.sending, exchange.idle_since = False, time.monotonic()
                     exchange.written = exchange.idle_since
