@@ -82,7 +82,8 @@ def prose(page: Page, text: str, checks: set[str]) -> str:
     text = FORMULA.sub(formula, text)
     text = PICTURE.sub(lambda found: f":::{{picture}} {page.name}/{found[2]}\n:alt: {found[1]}\n:::", text)
     text = re.sub(r"^(:::\{slider\} )", rf"\g<1>{page.name}/", text, flags=re.MULTILINE)
-    text = SOFT_BREAK.sub("", text)
+    # The first line of a box is its title; it is not continued by the next.
+    text = re.sub(r"(^:{3,}\{.*\n)|" + SOFT_BREAK.pattern, lambda found: found[1] or "", text, flags=re.MULTILINE)
     return text.replace("](../../docs/", "](docs/")
 
 

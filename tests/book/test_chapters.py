@@ -73,3 +73,9 @@ def test_results_are_kept_until_the_code_changes(tmp_path: Path, monkeypatch: py
     assert [result.printed for result in run.results(read(path))] == ["1\n"]
     path.write_text(f"```python\n{code}print('again', runs)\n```\n", encoding="utf-8")
     assert [result.printed for result in run.results(read(path))] == ["again 2\n"]
+
+
+def test_chinese_lines_are_joined_but_titles_stay_alone(tmp_path: Path) -> None:
+    text = "第一行\n第二行\n\n:::{erratum} 标题\n正文一\n正文二\n:::\n"
+    placed = staged(Page(tmp_path / "zh" / "01-x.md", text), [])
+    assert placed == "第一行第二行\n\n:::{erratum} 标题\n正文一正文二\n:::\n"
