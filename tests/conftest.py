@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from _pytest.mark.structures import get_unpacked_marks
+from inspected_page import opened_browser
 
 pytest_plugins = ["cpu_seconds"]
 
@@ -48,3 +49,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("gpu") is not None:
                 item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """One for all folders: Playwright runs once in a process."""
+    with opened_browser() as opened:
+        yield opened

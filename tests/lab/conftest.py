@@ -1,21 +1,12 @@
-"""The lab's page, written once, and a browser to open it in."""
+"""The lab's page, written once."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from inspected_page import opened_browser
 from machines_bundle import machines_bundle
 
 from statewise.lab import page
 from statewise.lab.extra import extra
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    with opened_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="session")

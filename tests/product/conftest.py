@@ -1,19 +1,10 @@
 """A tiny trained run, made once for all tests of the product."""
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command import TEXT, TINY, call
-from inspected_page import opened_browser
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    with opened_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="session")

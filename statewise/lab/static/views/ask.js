@@ -9,6 +9,9 @@ import { bytesText, titleOf } from "../widget.js";
 /** @typedef {import("../machine.js").Machine} Machine */
 /** @typedef {{distance: number, text: string, label: string}} Passage */
 
+/** Shipped readers are called "lstm, passages": here the first word is enough. @param {string} name */
+const shortened = (name) => name.replace(", passages", "");
+
 export const askView = {
   id: "ask",
   needs: ["ask"],
@@ -64,7 +67,7 @@ export const askView = {
               make(
                 "tr",
                 {},
-                make("td", { class: "text" }, titleOf(machine)),
+                make("td", { class: "text" }, shortened(titleOf(machine))),
                 make("td", { class: `text ${answer === passage.label ? "right" : "wrong"}` }, `${answer === passage.label ? "✓" : "✗"} ${answer}`),
                 make("td", {}, `${(100 * p).toFixed(1)}%`),
                 make("td", {}, bytesText(bytes)),
@@ -75,7 +78,7 @@ export const askView = {
         ),
       );
       const series = machines.map((machine, hue) => ({
-        name: machine.name,
+        name: shortened(machine.name),
         hue: hue % 8,
         mark: true,
         points: /** @type {[number, number][]} */ (Object.entries(accuracy[machine.name] || {}).map(([distance, share]) => [Number(distance), 100 * share])),
