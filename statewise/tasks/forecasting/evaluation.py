@@ -143,10 +143,10 @@ class _Spread:
         for coverage in COVERAGES:
             low, high = (self._index((1 + sign * coverage) / 2) for sign in (-1, 1))
             if low is not None and high is not None:
-                found = interval(target_BHC, quantile_BHCQ[..., low], quantile_BHCQ[..., high], nominal=coverage)
+                found = interval(target_BHC, quantile_BHCQ[..., low], quantile_BHCQ[..., high])
                 sums = self._held.setdefault(coverage, [0.0, 0.0])
-                sums[0] += found.coverage.value * count
-                sums[1] += found.width.value * count
+                sums[0] += found.coverage * count
+                sums[1] += found.width * count
         self._crps += self._crps_of(target_BHC, forecast, quantile_BHCQ) * count
         self._count += count
 
@@ -155,17 +155,17 @@ class _Spread:
 
     def _crps_of(self, target: Array, forecast: Forecast, quantile_BHCQ: Array) -> float:
         if forecast.draws_SBHC is not None:
-            return crps_samples(target, forecast.draws_SBHC.double().cpu().numpy()).value
+            return crps_samples(target, forecast.draws_SBHC.double().cpu().numpy())
         objective = self._spec.objective
         if isinstance(objective, QuantileSpec):
             own = np.array([self._index(q) for q in objective.levels], dtype=np.int64)
-            return crps_quantiles(target, np.take(quantile_BHCQ, own, axis=-1), levels=objective.levels).value
+            return crps_quantiles(target, np.take(quantile_BHCQ, own, axis=-1), levels=objective.levels)
         assert forecast.parameters is not None
         parameters = [parameter.double().cpu().numpy() for parameter in forecast.parameters]
         if isinstance(objective, GaussianSpec):
-            return crps_gaussian(target, *parameters).value
+            return crps_gaussian(target, *parameters)
         assert isinstance(objective, StudentSpec)
-        return crps_student(target, *parameters).value
+        return crps_student(target, *parameters)
 
     def crps(self) -> float | None:
         return self._crps / self._count if self._count else None

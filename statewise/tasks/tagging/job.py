@@ -138,7 +138,7 @@ class TaggingJob(Job):
         figures = {"accuracy": float((guessed.best_N == self._held_tag_N).mean()), "nats": guessed.nats}
         if self._spans:
             names = by_sentence(self.known.tags.decode(guessed.best_N.tolist()), self._held)
-            figures["span_f1"] = span.measure([sentence.tags for sentence in self._held], names).f1.value
+            figures["span_f1"] = span.measure([sentence.tags for sentence in self._held], names).f1
         return figures
 
     def _begin_spans(self) -> None:
