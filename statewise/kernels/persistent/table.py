@@ -1,15 +1,33 @@
 """Which plan takes which shape: the fastest of those tried on an H200. What has none, another form takes.
 
-An entry serves its width and every batch up to its own that no smaller entry serves. Other GPUs, and Hopper GPUs with
-too few multiprocessors for an entry, have the plans that `proposals.py` expects most of.
+`h200.csv` has them, as `benchmarks/recurrent_tune.py --table` prints them. A shape that has a plan one way alone is
+taken that way alone, by `stepped`. An entry serves its width and every batch up to its own that no smaller entry
+serves. Other GPUs, and Hopper GPUs with too few multiprocessors for an entry, have the plans that `proposals.py`
+expects most of.
 """
 
+import csv
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 from statewise.kernels.gpu import Gpu
-from statewise.kernels.persistent.h200 import FASTEST, Row
-from statewise.kernels.persistent.plan import Cell, Direction, Plan
+from statewise.kernels.persistent.plan import Cell, Direction, Kind, Plan
 from statewise.kernels.persistent.proposals import expected
+
+Row = tuple[Kind, int, int, int, int, int, int, int]  # the fields of a Plan after its width, its kind in front
+
+
+def _read() -> dict[tuple[Cell, Direction, int], dict[int, Row]]:
+    """By cell, direction and width: the plan of each batch."""
+    table: dict[Any, dict[int, Any]] = {}
+    with Path(__file__).with_name("h200.csv").open(encoding="ascii", newline="") as file:
+        for cell, direction, width, batch, kind, *sizes in list(csv.reader(file))[1:]:
+            table.setdefault((cell, direction, int(width)), {})[int(batch)] = (kind, *map(int, sizes))
+    return table
+
+
+FASTEST = _read()
 
 
 def plans(cell: Cell, *, width: int, batch: int, gpu: Gpu) -> tuple[Plan, Plan] | None:
