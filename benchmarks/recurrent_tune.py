@@ -7,7 +7,7 @@
     python benchmarks/recurrent_tune.py --table tune.jsonl   # the rows of kernels/persistent/h200.csv
 
 Time is that of the kernel alone: no product before or after it, no autograd. The cost model in
-`kernels/persistent/proposals.py` proposes plans; the GPU decides. Plans that are already in the file are not run again.
+`kernels/persistent/table.py` proposes plans; the GPU decides. Plans that are already in the file are not run again.
 The work runs in a separate process, which is restarted after a plan that crashes it.
 """
 
@@ -34,8 +34,8 @@ from statewise.kernels.lstm import LSTMWeights, lstm_step
 from statewise.kernels.persistent.compiler import machine_code
 from statewise.kernels.persistent.driver import Kernel, Run, kernel, launch, pointer
 from statewise.kernels.persistent.plan import GATES, Cell, Direction, Kind, Plan
-from statewise.kernels.persistent.proposals import BATCHES, WIDTHS, proposals
 from statewise.kernels.persistent.stall import address, raise_if_stalled
+from statewise.kernels.persistent.table import BATCHES, WIDTHS, proposals
 
 CELLS: tuple[Cell, ...] = ("lstm", "gru", "tanh")
 WAYS: tuple[Direction, ...] = ("forward", "backward")

@@ -4,6 +4,7 @@ from statewise.tasks.answers import Answer as Answer
 from statewise.tasks.answers import Answers as Answers
 from statewise.tasks.answers import Course as Course
 from statewise.tasks.dispatch import TASKS as TASKS
+from statewise.tasks.dispatch import Trained as Trained
 from statewise.tasks.dispatch import compared_data as compared_data
 from statewise.tasks.dispatch import load as load
 from statewise.tasks.dispatch import metric_names as metric_names
@@ -53,4 +54,3 @@ from statewise.tasks.specimen import Part as Part
 from statewise.tasks.specimen import Specimen as Specimen
 from statewise.tasks.specimen import Specimens as Specimens
 from statewise.tasks.specimen import Words as Words
-from statewise.tasks.trained import Trained as Trained
