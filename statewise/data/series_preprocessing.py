@@ -57,11 +57,13 @@ class Scaling:
         return replace(series, values_TC=self.scaled(series.values_TC))
 
     def scaled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return (values - np.array(self.mean_C)) / np.array(self.std_C)
+        scaled: NDArray[np.float64] = (values - np.array(self.mean_C)) / np.array(self.std_C)
+        return scaled
 
     def location(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
         """Back to the data's own units: a value, a mean, a quantile."""
-        return scaled * np.array(self.std_C) + np.array(self.mean_C)
+        values: NDArray[np.float64] = scaled * np.array(self.std_C) + np.array(self.mean_C)
+        return values
 
     def to_json(self) -> dict[str, list[float]]:
         return {"mean": list(self.mean_C), "std": list(self.std_C)}
