@@ -57,5 +57,6 @@ from statewise.training.task import Task as Task
 from statewise.training.task import Window as Window
 from statewise.training.trackers import refuse_missing as refuse_missing
 from statewise.training.update import Segment as Segment
+from statewise.training.update import connected as connected
 from statewise.training.update import pass_gradient as pass_gradient
 from statewise.training.update import segments as segments
