@@ -14,7 +14,6 @@ from statewise.tasks.exposure import exposure_figures as exposure_figures
 from statewise.tasks.exposure import exposure_report as exposure_report
 from statewise.tasks.folder import NEEDS as NEEDS
 from statewise.tasks.folder import find_run as find_run
-from statewise.tasks.folder import is_shipped as is_shipped
 from statewise.tasks.folder import read_spec as read_spec
 from statewise.tasks.folder import shipped_names as shipped_names
 from statewise.tasks.job import Job as Job
@@ -23,7 +22,6 @@ from statewise.tasks.language_model import LanguageModelEvaluation as LanguageMo
 from statewise.tasks.language_model import LanguageModelJob as LanguageModelJob
 from statewise.tasks.language_model import LanguageModelRun as LanguageModelRun
 from statewise.tasks.language_model import TextSpecimens as TextSpecimens
-from statewise.tasks.language_model import measure as measure
 from statewise.tasks.launch import refuse_used as refuse_used
 from statewise.tasks.launch import train as train
 from statewise.tasks.metric import Metric as Metric
