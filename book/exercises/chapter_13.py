@@ -12,11 +12,11 @@ def check_13_1(answers: ModuleType) -> None:
     e = np.random.default_rng(1).normal(size=(2, 3, 5))
     for scores in (e, e[0, 0], 1000 * e):
         expected = torch.softmax(torch.tensor(scores), -1).numpy()
-        found = np.asarray(answers.softmax(scores))
+        found = np.asarray(answers.attention_weights(scores))
         assert found.shape == scores.shape, f"the shape is {found.shape}, expected {scores.shape}"
         assert np.isfinite(found).all(), "not finite: subtract the largest score before the exponential"
         assert np.allclose(found, expected), "not exp(e) over its sum along the last axis"
-    found = np.asarray(answers.softmax(np.array([1.0, -np.inf, 1.0])))
+    found = np.asarray(answers.attention_weights(np.array([1.0, -np.inf, 1.0])))
     assert np.allclose(found, [0.5, 0.0, 0.5]), f"a score of -inf is not allowed to get weight: {found}"
 
 

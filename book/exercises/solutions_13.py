@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def softmax(e):
+def attention_weights(e):
     e = np.exp(e - e.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
 
@@ -14,7 +14,7 @@ def additive_scores(q, K, W, U, b, v):
 
 def look(q, K, V, length):
     weights = np.zeros(len(K))
-    weights[:length] = softmax(K[:length] @ q)
+    weights[:length] = attention_weights(K[:length] @ q)
     return weights, weights[:length] @ V[:length]
 
 
