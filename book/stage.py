@@ -16,7 +16,12 @@ from notebook import notebook
 from run import Result, results
 
 BUILD = BOOK / "_build"
-LIVE = ("shakespeare-elman", "shakespeare-markov")  # runs that come with the package
+LIVE = (
+    "shakespeare-elman",
+    "shakespeare-markov",
+    "shakespeare-transformer",
+    "shakespeare-ttt",
+)  # runs that come with the package
 CHECKED = {"en": "✓ checked", "zh": "✓ 已验证"}
 FOLDED = {"en": "Code of the drawing", "zh": "画这幅图的代码"}
 PICTURE = re.compile(r"^!\[(.+)\]\(([\w-]+\.svg)\)$", re.MULTILINE)
