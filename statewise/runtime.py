@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-FORMAT = 1  # of the folder
+FORMAT = 2  # of the folder
 STREAM = 1 << 40  # positions of one seed; those of the next seed follow
 Array = NDArray[Any]
 Arrays = dict[str, Array]
@@ -195,6 +195,11 @@ def random_bits(seed: Any, position: Any) -> Any:
     """
     state = _mixed((seed + (position // STREAM)) * _ODD + _ODD) + (position % STREAM + 1) * _ODD
     return _mixed(state) >> 11 & (1 << 53) - 1
+
+
+def future_bits(seed: Any, row: Any, path: Any, place: Any) -> Any:
+    """The same for sampled futures of many series: each row and path has a seed of its own, made of `seed`."""
+    return random_bits(random_bits(seed, row * STREAM + path), place)
 
 
 def _mixed(z: Any) -> Any:
@@ -879,53 +884,126 @@ def _marginals(scores_TK: Array, transition_KK: Array, start_K: Array, end_K: Ar
     return _softmax(np.stack(forward) + np.stack(backward[::-1]))
 
 
+def _within(times_T: Array, period: str, unit: str) -> Array:
+    """How many units since its period began."""
+    begin_T = times_T.astype(f"datetime64[{period}]")
+    since_T: Array = times_T.astype(f"datetime64[{unit}]") - begin_T.astype(f"datetime64[{unit}]")
+    return since_T.astype(np.float64)
+
+
+# Features of times, each from -1/2 to 1/2 over the calendar's range.
+CALENDAR: dict[str, Callable[[Array], Array]] = {
+    "minute": lambda time_T: _within(time_T, "h", "m") / 59 - 0.5,
+    "hour": lambda time_T: _within(time_T, "D", "h") / 23 - 0.5,
+    # The first day of the epoch was a Thursday; Monday is 0.
+    "weekday": lambda time_T: (time_T.astype("datetime64[D]").astype(np.int64) + 3) % 7 / 6 - 0.5,
+    "day": lambda time_T: _within(time_T, "M", "D") / 30 - 0.5,
+    "month": lambda time_T: _within(time_T, "Y", "M") / 11 - 0.5,
+}
+
+
+class _Past(NamedTuple):
+    """What is known, as graphs read it: scaled, nothing missing."""
+
+    values_BLC: Array
+    observed_BLC: Array  # 1 where a value was not missing
+    covariates_BTX: Array  # of the context and of all that is asked for
+
+
 class Forecaster:
-    """An exported forecaster: means of the values that come next."""
+    """An exported forecaster: means of the values that come next, or futures drawn by chance."""
 
     def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
         self.path, self._settings = folder, about["settings"]
         self.channels: list[str] = self._settings["channels"]
+        self.covariates: list[str] = self._settings["covariates"]
         self.horizon: int = self._settings["horizon"]
-        names = ("forecast",) if "forecast.onnx" in about["bytes"] else ("sequence", "step", "value")
+        self._direct = "forecast.onnx" in about["bytes"]
+        names = ("forecast",) if self._direct else ("sequence", "step", "value")
         self._graphs = {name: Graph(folder / f"{name}.onnx", threads=threads) for name in names}
-        self._start: Arrays = {}
-        if len(names) > 1:
-            self._start, _ = read_safetensors(folder / "start.safetensors")
+        self._start: Arrays = {} if self._direct else read_safetensors(folder / "start.safetensors")[0]
 
-    def predict(self, data: Any) -> Any:
-        """`[T]`, `[T, C]` or `[N, T, C]` to as many axes of what comes next; of a list of arrays, a list."""
-        if isinstance(data, list | tuple) and data and isinstance(data[0], np.ndarray):
-            names = ["series"] if len(data) == 1 else map(str, range(len(data)))
-            found = [self._ahead(series, name) for series, name in zip(data, names)]
-            return [mean_HC[:, 0] if series.ndim == 1 else mean_HC for series, mean_HC in zip(data, found)]
-        values = np.asarray(data, dtype=np.float64)
-        if values.ndim == 3:
-            names = ["series"] if len(values) == 1 else map(str, range(len(values)))
-            return np.stack([self._ahead(series, name) for series, name in zip(values, names)])
-        mean_HC = self._ahead(values, "series")
-        return mean_HC[:, 0] if values.ndim == 1 else mean_HC
+    def predict(
+        self,
+        data: Any,
+        *,
+        horizon: int | None = None,
+        covariates: Any = None,
+        times: Any = None,
+        draw: int | None = None,
+    ) -> Any:
+        """`[T]`, `[T, C]` or `[N, T, C]` to as many axes of what comes next; of a list of arrays, a list.
 
-    def _ahead(self, values: Array, name: str) -> Array:
-        values_TC = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
-        context, channels = self._settings["context"], len(self.channels)
-        least = 1 if context == "all" else context
-        if values_TC.shape[1] != channels or len(values_TC) < least:
-            raise ValueError(
-                f"a series has shape {list(values.shape)}, expected [T, {channels}] with T at least {least}"
-            )
-        if np.isnan(values_TC).any():
-            raise ValueError("a series has missing values; fill them in")
+        `covariates` are `[T + horizon, X]`, `times` are `[T + horizon]` of datetime64, where the run reads them; of
+        several series, one of these each. With a seed `draw`, it is one sampled future, of a run that samples.
+        """
+        several = isinstance(data, list | tuple) and bool(data) and isinstance(data[0], np.ndarray)
+        arrays = [np.asarray(one, dtype=np.float64) for one in (data if several else [data])]
+        if not several and arrays[0].ndim == 3:
+            arrays, several = list(arrays[0]), True
+        names = ["series"] if len(arrays) == 1 else map(str, range(len(arrays)))
+        beside = [part if several and part is not None else [part] * len(arrays) for part in (covariates, times)]
+        found = []
+        for values, name, known, time in zip(arrays, names, *beside, strict=True):
+            past, mean_C, std_C, horizon_ = self._read(values, name, horizon, known, time)
+            scaled_BHC = self._ahead(past, horizon_, draw)
+            scaled_HC = scaled_BHC[:, :, 0].T if self._settings["shared"] else scaled_BHC[0]
+            ahead_HC = scaled_HC.astype(np.float64) * std_C + mean_C
+            found.append(ahead_HC[:, 0] if values.ndim == 1 else ahead_HC)
+        return found[0] if not several else found if isinstance(data, list | tuple) else np.stack(found)
+
+    def _read(
+        self, values: Array, name: str, horizon: int | None, covariates: Any, times: Any
+    ) -> tuple[_Past, Array, Array, int]:
+        """The context of a forecast, the mean and deviation of its values, and how far it goes."""
+        settings, channels = self._settings, len(self.channels)
+        values_TC = values.reshape(len(values), -1)
+        if values_TC.shape[1] != channels or np.isnan(values_TC).all():
+            raise ValueError(f"a series has shape {list(values.shape)}, expected values of [T, {channels}]")
+        missing_TC = np.isnan(values_TC)
+        if settings["missing"] == "refuse" and missing_TC.any():
+            raise ValueError("a series has missing values, which this run refuses; fill them in")
+        if settings["missing"] == "forward":
+            seen_TC = np.logical_or.accumulate(~missing_TC, 0)
+            values_TC = np.where(seen_TC, _carried(values_TC, ~missing_TC), np.nan)
+        origin = int(np.flatnonzero(~np.isnan(values_TC).all(1))[-1]) + 1
+        values_TC = values_TC[:origin]
         mean_C, std_C = self._scale(values_TC, name)
-        scaled_LC = ((values_TC - mean_C) / std_C)[0 if context == "all" else len(values_TC) - context :]
-        shared = self._settings["shared"]  # then rows are channels
-        read_BLC = (scaled_LC.T[:, :, None] if shared else scaled_LC[None]).astype(np.float32)
-        if "forecast" in self._graphs:
-            mean_BHC = self._graphs["forecast"]({"values": read_BLC})["mean"]
-        else:
-            mean_BHC = self._rolled(read_BLC)
-        mean_HC = mean_BHC[:, :, 0].T if shared else mean_BHC[0]
-        own: Array = mean_HC.astype(np.float64) * std_C + mean_C
-        return own
+        context = origin if settings["context"] == "all" else settings["context"]
+        begin, horizon = max(0, origin - context), horizon or self.horizon
+        asked = -(-horizon // self.horizon) * self.horizon if self._direct else horizon
+        known_TX = self._known(covariates, times, origin, asked)[begin:]
+        lacking = context - (origin - begin)  # before the beginning nothing was observed
+        scaled_LC = np.pad((values_TC[begin:] - mean_C) / std_C, ((lacking, 0), (0, 0)), constant_values=np.nan)
+        known_TX = np.concatenate([np.repeat(known_TX[:1], lacking, 0), known_TX])
+        observed_LC = ~np.isnan(scaled_LC)
+        filled_LC = _carried(np.nan_to_num(scaled_LC), observed_LC)
+        rows = [part.T[:, :, None] if settings["shared"] else part[None] for part in (filled_LC, observed_LC)]
+        known_BTX = np.repeat(known_TX[None], len(rows[0]), 0)
+        past = _Past(*(part.astype(np.float32) for part in (*rows, known_BTX)))
+        return past, mean_C, std_C, horizon
+
+    def _known(self, covariates: Any, times: Any, origin: int, asked: int) -> Array:
+        """Covariates and features of the times `[T, X]`, as the model reads them."""
+        rows = origin + asked
+        given = np.zeros((rows, 0)) if covariates is None else np.asarray(covariates, dtype=np.float64)
+        given_TX = given.reshape(len(given), -1)[:rows]
+        if given_TX.shape != (rows, len(self.covariates)) or np.isnan(given_TX).any():
+            raise ValueError(
+                f"covariates have shape {list(given_TX.shape)}, expected [{rows}, {len(self.covariates)}] without gaps "
+                f"({', '.join(self.covariates) or 'none'}), for all time steps and those of the forecast"
+            )
+        if self._settings["covariate_mean"]:
+            given_TX = (given_TX - self._settings["covariate_mean"]) / np.array(self._settings["covariate_std"])
+        features = []
+        for name in self._settings["time_features"]:
+            if name == "t":
+                features.append(np.arange(rows) / max(1, self._settings["until"]))
+                continue
+            if times is None or len(times) < rows:
+                raise ValueError(f"this run reads the {name}; give times, {rows} of datetime64")
+            features.append(CALENDAR[name](np.asarray(times, dtype="datetime64[s]")[:rows]))
+        return np.column_stack([given_TX, *features])
 
     def _scale(self, values_TC: Array, name: str) -> tuple[Array, Array]:
         """Of all series together, of this one in training, or of its own values."""
@@ -934,38 +1012,98 @@ class Forecaster:
         mean_C, std_C = np.array(known["mean"]), np.array(known["std"])
         if not own or name in own:
             return mean_C, std_C
-        found_C = np.array([values_T.std() for values_T in values_TC.T])
-        return values_TC.mean(0), np.where(found_C > 0, found_C, std_C)
+        for channel, values_T in enumerate(values_TC.T):
+            seen_T = values_T[~np.isnan(values_T)]
+            if len(seen_T):
+                still = seen_T.std() <= 1e-12 * np.abs(seen_T).max()
+                mean_C[channel] = seen_T[0] if still else seen_T.mean()
+                std_C[channel] = std_C[channel] if still else seen_T.std()
+        return mean_C, std_C
 
-    def _rolled(self, read_BLC: Array) -> Array:
-        """One value after the other; each is the next input."""
+    def _ahead(self, past: _Past, horizon: int, draw: int | None) -> Array:
+        """Scaled: what comes next, `[B, horizon, C]`."""
+        settings = self._settings
+        if not self._direct:
+            paths = 0 if settings["certain"] else settings["paths"] if draw is None else 1
+            found, mean_BC = self._rolled(past, horizon, paths, settings["seed"] if draw is None else draw)
+            mean_BHC: Array = found[0] if not paths or draw is not None else found.mean(0)
+            if paths and draw is None:
+                mean_BHC[:, 0] = mean_BC  # the first time step needs no samples
+            return mean_BHC
+        length, means = past.values_BLC.shape[1], []
+        for _ in range(-(-horizon // self.horizon)):
+            values_BLC, observed_BLC, known_BTX = past
+            feed = {"values": values_BLC}
+            feed |= {"observed": observed_BLC} if self._settings["gaps"] else {}
+            feed |= {"covariates": known_BTX[:, : length + self.horizon]} if known_BTX.shape[2] else {}
+            mean_BHC = self._graphs["forecast"](feed)["mean"]
+            means.append(mean_BHC)
+            values_BTC = np.concatenate([values_BLC, mean_BHC], 1)[:, -length:]
+            observed_BTC = np.concatenate([observed_BLC, np.ones_like(mean_BHC)], 1)[:, -length:]
+            past = _Past(values_BTC, observed_BTC, known_BTX[:, self.horizon :])
+        return np.concatenate(means, 1)[:, :horizon]
+
+    def _rolled(self, past: _Past, horizon: int, paths: int, seed: int) -> tuple[Array, Array]:
+        """One value after the other, each the next input: `[S, B, horizon, C]`; and the mean of the first."""
+        values_BLC, observed_BLC, known_BTX = past
+        rows, length, channels = values_BLC.shape
         if self._settings["longest"] is not None:
-            _refuse_long(read_BLC.shape[1] + self.horizon - 1, self._settings["longest"])
-        state = {name: np.repeat(array, len(read_BLC), 0) for name, array in self._start.items()}
-        found = self._graphs["sequence"]({"input": self._entering(read_BLC), **state})
-        y_BD = found["output"][:, -1]
-        means: list[Array] = []
-        for _ in range(self.horizon):
-            if means:
-                fed_BC = means[-1].round() if self._settings["bits"] else means[-1]
-                state = {name: found[_AFTER + name] for name in state}
-                found = self._graphs["step"]({"input": self._entering(fed_BC), **state})
-                y_BD = found["output"]
-            means.append(self._graphs["value"]({"output": y_BD})["mean"])
-        return np.stack(means, 1)
+            _refuse_long(length + horizon - 1, self._settings["longest"])
+        next_BTX = np.concatenate([known_BTX[:, 1:], known_BTX[:, -1:]], 1)
+        state = {name: np.repeat(array, rows, 0) for name, array in self._start.items()}
+        read = self._entering(values_BLC, observed_BLC, next_BTX[:, :length])
+        found = self._graphs["sequence"]({"input": read, **state})
+        row_N, path_N = np.tile(np.arange(rows), max(1, paths)), np.repeat(np.arange(max(1, paths)), rows)
+        y_ND = found["output"][row_N, -1]
+        state = {name: found[_AFTER + name][row_N] for name in state}
+        ahead_NHX = next_BTX[row_N, length:]
+        draw_C2 = np.arange(2 * channels).reshape(channels, 2)
+        first: Array | None = None
+        values: list[Array] = []
+        for step in range(horizon):
+            feed = {"output": y_ND}
+            if not self._settings["certain"]:
+                place_C2 = draw_C2 + step * draw_C2.size
+                bits = future_bits(seed, row_N[:, None, None], path_N[:, None, None], place_C2)
+                feed["uniform"] = bits * 2.0**-53
+            given = self._graphs["value"](feed)
+            first = given["mean"][:rows] if first is None else first
+            values.append(given["drawn" if paths else "mean"])
+            if step + 1 == horizon:
+                break
+            fed_NC = values[-1].round() if self._settings["bits"] else values[-1]
+            read = self._entering(fed_NC, np.ones_like(fed_NC), ahead_NHX[:, step])
+            after = self._graphs["step"]({"input": read, **state})
+            y_ND, state = after["output"], {name: after[_AFTER + name] for name in state}
+        assert first is not None
+        return np.stack(values, 1).reshape(max(1, paths), rows, horizon, channels), first
 
-    def _entering(self, values: Array) -> Array:
+    def _entering(self, values: Array, observed: Array, known: Array) -> Array:
         """Where some values were missing in training, each comes with a mark that it is known."""
-        return np.concatenate([values, np.ones_like(values)], -1) if self._settings["gaps"] else values
+        return np.concatenate([values, observed, known] if self._settings["gaps"] else [values, known], -1)
 
-    def generate(self, prompt: str = "", **_: Any) -> str:
-        """What follows the values of the prompt, a line for each time step."""
+    def generate(
+        self, prompt: str = "", *, tokens: int | None = None, sampling: Sampling | None = None, **_: Any
+    ) -> str:
+        """What follows the values of the prompt, a line for each time step: a sampled future, where the run samples."""
         try:
             values = np.array([float(word) for word in prompt.replace(",", " ").replace(";", " ").split()])
         except ValueError:
             raise ValueError("a forecasting run needs numbers as its prompt") from None
-        rows = self.predict(values.reshape(-1, len(self.channels)))
+        if not len(values) or len(values) % len(self.channels):
+            raise ValueError(f"the prompt has {len(values)} values; give {len(self.channels)} for each time step")
+        sampling = sampling or Sampling()
+        draw = sampling.seed if sampling.temperature else None
+        rows = self.predict(values.reshape(-1, len(self.channels)), horizon=tokens, draw=draw)
         return "\n".join(",".join(f"{value:.10g}" for value in row_C) for row_C in rows)
+
+
+def _carried(values_TC: Array, observed_TC: Array) -> Array:
+    """Each missing value becomes the last one before it, at the beginning the first one after."""
+    place_TC = np.where(observed_TC, np.arange(len(values_TC))[:, None], -1)
+    last_TC = np.maximum.accumulate(place_TC, 0)
+    found: Array = np.take_along_axis(values_TC, np.where(last_TC < 0, observed_TC.argmax(0), last_TC), 0)
+    return found
 
 
 _SPACE = r" \t\n\r\f\v"  # other white space may be part of a word
@@ -1224,7 +1362,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run an exported model without PyTorch.")
     parser.add_argument("folder", nargs="?", default=Path(__file__).parent, help="what `statewise export` wrote")
     parser.add_argument("--prompt", "-p", default="", help="the text to continue, or the input to answer")
-    parser.add_argument("--tokens", "-n", type=int, default=300, help="at most so many new tokens")
+    parser.add_argument(
+        "--tokens", "-n", type=int, help="at most so many new tokens (300), or time steps of a forecast"
+    )
     parser.add_argument("--int8", action="store_true", help="use the smaller graphs")
     for name, kind, default in (
         ("temperature", float, 0.8),
@@ -1241,10 +1381,10 @@ def main() -> int:
     try:
         run = load(asked.folder, int8=asked.int8)
         if not isinstance(run, LanguageModel):
-            print(run.generate(asked.prompt, sampling=sampling))
+            print(run.generate(asked.prompt, tokens=asked.tokens, sampling=sampling))
             return 0
         print(asked.prompt, end="")
-        for piece, _ in run.stream(asked.prompt, tokens=asked.tokens, sampling=sampling, stop=asked.stop):
+        for piece, _ in run.stream(asked.prompt, tokens=asked.tokens or 300, sampling=sampling, stop=asked.stop):
             print(piece, end="", flush=True)
         print()
     except ValueError as error:

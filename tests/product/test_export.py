@@ -229,7 +229,7 @@ def test_what_is_no_export_is_refused(exported: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a folder that `statewise export` wrote"):
         runtime.load(tmp_path)
     (tmp_path / "export.json").write_text('{"format": 99}')
-    with pytest.raises(ValueError, match="has format 99, expected 1"):
+    with pytest.raises(ValueError, match="has format 99, expected 2"):
         runtime.load(tmp_path)
 
 
@@ -327,15 +327,75 @@ def test_a_forecaster(settings: dict[str, Any], tmp_path: Path) -> None:
     for one in (out, in_numpy(tmp_path)):
         np.testing.assert_allclose(one.predict(series[2]), run.predict(series[2]), atol=1e-5)
     np.testing.assert_allclose(out.predict(np.stack(series)), run.predict(np.stack(series)), atol=1e-5)
-    with pytest.raises(ValueError, match=r"expected \[T, 2\] with T at least 16"):
-        out.predict(series[0][:5])
-    with pytest.raises(ValueError, match="missing values"):
+    for horizon in (1, 12):
+        there = run.forecast(series[1], horizon=horizon).mean_HC
+        np.testing.assert_allclose(out.predict(series[1], horizon=horizon), there, atol=1e-5)
+    short = np.where(np.arange(10)[:, None] % 3, series[0][:10], np.nan)  # less than a context, with holes
+    np.testing.assert_allclose(out.predict(short), run.predict(short), atol=1e-5)
+    with pytest.raises(ValueError, match=r"expected values of \[T, 2\]"):
         out.predict(np.full((30, 2), np.nan))
 
 
-def test_a_forecaster_of_sampled_futures_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(sw.UserError, match="futures that PyTorch's random numbers choose"):
-        classifier(tmp_path, "forecasting", np.sin(np.arange(300)), **{"forecast.mode": "recursive"})
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"objective.kind": "gaussian"},
+        pytest.param({"objective.kind": "student", "data.channels": "shared"}, marks=slow),
+        pytest.param({"objective.kind": "quantile", "forecast.anchor": "none"}, marks=slow),
+    ],
+    ids=str,
+)
+def test_sampled_futures_are_the_same(settings: dict[str, Any], tmp_path: Path) -> None:
+    time = np.arange(200)[:, None]
+    series = np.sin(time / np.array([4, 7])) + 0.1 * np.random.default_rng(0).normal(size=(200, 2))
+    small = {"forecast.mode": "recursive", "forecast.context": 16, "forecast.horizon": 5, "forecast.paths": 9}
+    run, out = classifier(tmp_path, "forecasting", series, **small, **settings)
+    for one in (out, in_numpy(tmp_path)):
+        np.testing.assert_allclose(one.predict(series), run.predict(series), atol=1e-5)
+    for seed in (0, 1):
+        future = out.predict(series, draw=seed, horizon=20)
+        np.testing.assert_allclose(future, run.forecast(series, draw=seed, horizon=20).mean_HC, atol=1e-5)
+        assert np.abs(future - out.predict(series, draw=seed + 1, horizon=20)).max() > 1e-3
+    prompt = " ".join(f"{value:.3f}" for value in series[:30].ravel())
+    for sampling in SAMPLINGS[:2]:
+        ours, theirs = (
+            np.array([[float(x) for x in row.split(",")] for row in text.splitlines()])
+            for text in (
+                run.generate(prompt, tokens=7, sampling=sw.Sampling(**sampling)),
+                out.generate(prompt, tokens=7, sampling=runtime.Sampling(**sampling)),
+            )
+        )
+        assert ours.shape == (7, 2)
+        np.testing.assert_allclose(theirs, ours, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["recursive", pytest.param("direct", marks=slow)])
+def test_a_forecaster_with_covariates(mode: str, tmp_path: Path) -> None:
+    """Those of a file, and those of the calendar; some values are missing."""
+    times = np.datetime64("2024-02-27T05") + np.arange(320).astype("timedelta64[h]")
+    load = 3 + np.sin(np.arange(320) / 4)
+    value = np.where(np.arange(320) % 17, np.sin(np.arange(320) / 4 + 1), np.nan)
+    rows = [
+        f"{at},{x:.6f},{'' if np.isnan(y) or i >= 300 else f'{y:.6f}'}"
+        for i, (at, x, y) in enumerate(zip(times, load, value))
+    ]
+    (tmp_path / "past.csv").write_text("\n".join(["time,load,value", *rows[:300]]))
+    (tmp_path / "all.csv").write_text("\n".join(["time,load,value", *rows]))
+    small = {"forecast.mode": mode, "forecast.context": 16, "forecast.horizon": 5, "objective.kind": "gaussian"}
+    small |= {
+        "data.targets": ["value"],
+        "data.covariates": ["load"],
+        "data.time_features": ["t", "hour", "weekday", "month"],
+    }
+    run, out = classifier(tmp_path, "forecasting", str(tmp_path / "past.csv"), **small)
+    expected = [row["mean"] for row in run.predict_rows(str(tmp_path / "all.csv"))]
+    given = {"covariates": np.round(load, 6)[:, None], "times": times}
+    values = np.round(value[:300], 6)
+    np.testing.assert_allclose(out.predict(values, **given), expected, atol=1e-5)
+    with pytest.raises(ValueError, match=r"covariates have shape .*, expected \[304, 1\]|expected \[305, 1\]"):
+        out.predict(values, times=times)
+    with pytest.raises(ValueError, match="this run reads the hour; give times"):
+        out.predict(values, covariates=given["covariates"])
 
 
 @pytest.mark.slow
