@@ -626,9 +626,11 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "GatherND": lambda x, at, *, outputs, **_: x[tuple(np.moveaxis(at, -1, 0))],
     "Range": lambda begin, end, step, *, outputs: np.arange(begin, end, step, dtype=begin.dtype),
     "Shape": lambda x, *, outputs, start=0, end=None: np.array(x.shape[start:end], dtype=np.int64),
+    "LogSoftmax": lambda x, *, outputs, axis=-1: x - np.logaddexp.reduce(x, axis, keepdims=True),
     "Softmax": lambda x, *, outputs, axis=-1: np.moveaxis(_softmax(np.moveaxis(x, axis, -1)), -1, axis),
     "Squeeze": lambda x, axes=None, *, outputs: np.squeeze(x, None if axes is None else tuple(axes.tolist())),
     "Transpose": lambda x, *, outputs, perm=None: np.transpose(x, perm),
+    "Trilu": lambda x, k=0, *, outputs, upper=1: (np.triu if upper else np.tril)(x, int(k)),
     "Unsqueeze": lambda x, axes, *, outputs: np.expand_dims(x, tuple(axes.tolist())),
     "Where": lambda which, x, y, *, outputs: np.where(which, x, y),
 }  # fmt: skip
@@ -765,7 +767,10 @@ class Classifier:
             self.tokenizer = _Tokenizer(folder / "tokenizer.json", end_id=self._settings["end_id"])
 
     def predict(self, data: Any) -> Any:
-        """The label of a text, or of each in a list; of values, `data` is a list of arrays `[T]` or `[T, C]`."""
+        """The label of a text, or of each in a list.
+
+        Of values, `data` is a list of arrays `[T]` or `[T, C]`; of vectors `[I]`; of grids `[H, W]` or `[H, W, C]`.
+        """
         if isinstance(data, str):
             return self.predict([data])[0]
         return [row["label"] for row in self.predict_rows(data)]
@@ -773,10 +778,11 @@ class Classifier:
     def predict_rows(self, data: Sequence[Any]) -> Iterator[dict[str, Any]]:
         """Each answer with the probability of every label."""
         for number, row in enumerate(data):
-            sequence = self._encoded(row)[: self._settings["longest"]]
-            _refuse_long(len(sequence), self._settings["context"])
+            read = self._encoded(row)[: self._settings["longest"]]
+            _refuse_long(len(read), self._settings["context"])
             name = "values" if self.tokenizer is None else "tokens"
-            found = self._graph({name: sequence[None], "lengths": np.array([len(sequence)], dtype=np.int64)})
+            size = {"sizes": read.shape[:2]} if read.ndim == 3 else {"lengths": len(read)}
+            found = self._graph({name: read[None], **{key: np.array([of], np.int64) for key, of in size.items()}})
             p_K = _softmax(found["logits"][0].astype(np.float64))
             probabilities = dict(zip(self.labels, p_K.tolist()))
             yield {"row": number, "label": self.labels[int(p_K.argmax())], "probabilities": probabilities}
@@ -786,17 +792,34 @@ class Classifier:
             if not isinstance(row, str):
                 raise ValueError(f"this run classifies texts; got {type(row).__name__}")
             return np.array(self.tokenizer.encode(row) or [self._settings["end_id"]], dtype=np.int64)
-        values = np.asarray(row, dtype=np.float64)
+        values, kind = np.asarray(row, dtype=np.float64), self._settings["kind"]
         mean_C, std_C = np.array(self._settings["mean"]), np.array(self._settings["std"])
-        values_TC = values[:, None] if values.ndim == 1 else values
-        if values_TC.ndim != 2 or values_TC.shape[1] != len(mean_C) or not len(values_TC):
-            raise ValueError(f"a row has shape {list(values.shape)}, expected [time, {len(mean_C)}]")
-        scaled_TC: Array = ((values_TC - mean_C) / std_C).astype(np.float32)
-        return scaled_TC
+        axes = 2 if kind == "grid" else 1
+        given = values.reshape(1, -1) if kind == "vector" else values[..., None] if values.ndim == axes else values
+        if given.ndim != axes + 1 or given.shape[-1] != len(mean_C) or not given.size:
+            expected = {"grid": "height, width, ", "vector": ""}.get(kind, "time, ")
+            raise ValueError(f"a row has shape {list(values.shape)}, expected [{expected}{len(mean_C)}]")
+        scaled: Array = ((given - mean_C) / std_C).astype(np.float32)
+        columns = self._settings.get("columns")
+        if columns is None:
+            return scaled
+        if scaled.shape[1] != columns:
+            raise ValueError(f"a grid is {scaled.shape[1]} wide, and this model reads rows of {columns}")
+        return scaled.reshape(len(scaled), -1)
 
     def generate(self, prompt: str = "", **_: Any) -> str:
-        """The label of the prompt."""
-        return str(self.predict(prompt))
+        """The label of the prompt: a text, or the numbers of a vector."""
+        if self.tokenizer is None and self._settings["kind"] != "vector":
+            raise ValueError(f"this run classifies {self._settings['kind']}, and a prompt is a text; call predict")
+        return str(self.predict([_numbers(prompt) if self.tokenizer is None else prompt])[0])
+
+
+def _numbers(prompt: str) -> Array:
+    """Of a text, with blanks, commas or semicolons between them."""
+    try:
+        return np.array([float(word) for word in prompt.replace(",", " ").replace(";", " ").split()])
+    except ValueError:
+        raise ValueError(f"this run needs numbers as its prompt; got {prompt[:60]!r}") from None
 
 
 class Tagger:
@@ -1086,10 +1109,7 @@ class Forecaster:
         self, prompt: str = "", *, tokens: int | None = None, sampling: Sampling | None = None, **_: Any
     ) -> str:
         """What follows the values of the prompt, a line for each time step: a sampled future, where the run samples."""
-        try:
-            values = np.array([float(word) for word in prompt.replace(",", " ").replace(";", " ").split()])
-        except ValueError:
-            raise ValueError("a forecasting run needs numbers as its prompt") from None
+        values = _numbers(prompt)
         if not len(values) or len(values) % len(self.channels):
             raise ValueError(f"the prompt has {len(values)} values; give {len(self.channels)} for each time step")
         sampling = sampling or Sampling()
@@ -1209,7 +1229,8 @@ class TreeClassifier:
     def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
         self.path, self._settings = folder, about["settings"]
         self.labels: list[str] = self._settings["labels"]
-        self._graph = Graph(folder / "compose.onnx", threads=threads)
+        reads = self._settings["shape"] == "read"
+        self._graph = Graph(folder / ("classify.onnx" if reads else "compose.onnx"), threads=threads)
         self._tokenizer = _Tokenizer(folder / "tokenizer.json", end_id=None)
 
     def predict(self, data: Any) -> Any:
@@ -1223,8 +1244,16 @@ class TreeClassifier:
         for number, text in enumerate(data):
             tree = _Tree(text)
             shown = tree.labelled[:1] if self._settings["nodes"] == "root" else tree.labelled
-            p_MK = _softmax(self._logits(tree)[shown].astype(np.float64))
-            labels, spans = [self.labels[k] for k in p_MK.argmax(-1)], tree.spans()
+            spans, words = tree.spans(), [word for word in tree.words if word is not None]
+            match self._settings["shape"]:
+                case "given":
+                    logits_MK = self._logits(tree)[shown]
+                case "read":
+                    logits_MK = self._read([words[slice(*spans[node])] for node in shown])
+                case shape:
+                    logits_MK = np.stack([self._built(words[slice(*spans[node])], shape) for node in shown])
+            p_MK = _softmax(logits_MK.astype(np.float64))
+            labels = [self.labels[k] for k in p_MK.argmax(-1)]
             yield {
                 "row": number,
                 "label": labels[0],
@@ -1236,20 +1265,57 @@ class TreeClassifier:
                 "tree": tree.written(labels),
             }
 
+    def _ids(self, words: Sequence[str]) -> list[int]:
+        return [self._tokenizer.encode(word)[0] for word in words]
+
+    def _read(self, spans: Sequence[Sequence[str]]) -> Array:
+        """Of words that are read one after the other."""
+        longest = max(map(len, spans))
+        _refuse_long(longest, self._settings["context"])
+        words_MT = np.zeros((len(spans), longest), dtype=np.int64)
+        for row_T, words in zip(words_MT, spans):
+            row_T[: len(words)] = self._ids(words)
+        logits_MK: Array = self._graph({"words": words_MT, "lengths": np.array([len(words) for words in spans])})[
+            "logits"
+        ]
+        return logits_MK
+
+    def _built(self, words: Sequence[str], shape: str) -> Array:
+        """Of the root of a tree over words: neighbours in pairs, or each the parent of the one before."""
+        ids, nodes = self._ids(words), list(range(len(words)))
+        if shape == "chain":
+            root_K: Array = self._composed([[node - 1] if node else [] for node in nodes], ids)[-1]
+            return root_K
+        children: list[list[int]] = [[] for _ in nodes]
+        while len(nodes) > 1:
+            pairs = [nodes[at : at + 2] for at in range(0, len(nodes) - 1, 2)]
+            above = range(len(children), len(children) + len(pairs))
+            children += pairs
+            nodes = [*above, *nodes[2 * len(pairs) :]]  # an odd one out waits
+        root_K = self._composed(children, ids)[nodes[0]]
+        return root_K
+
     def _logits(self, tree: _Tree) -> Array:
-        """Of all nodes as they are written; those of one height are composed at once."""
+        """Of all nodes as they are written."""
         children, place = tree.children, list(range(len(tree.children)))
         if self._settings["unary"] == "collapse":
             children, place = _collapsed(children)
         if self._settings["binarise"] != "none":
             children = _binarised(children, self._settings["binarise"])
-        arity, nodes, widest = self._settings["arity"], len(children), max(map(len, children))
+        arity, widest = self._settings["arity"], max(map(len, children))
         if arity is not None and widest > arity:
             raise ValueError(f"a node has {widest} children, and this model takes {arity}")
-        words_N = np.full(nodes, -1, dtype=np.int64)
+        ids = [-1] * len(children)
         for node, word in enumerate(tree.words):
             if word is not None:
-                words_N[place[node]] = self._tokenizer.encode(word)[0]
+                (ids[place[node]],) = self._ids([word])
+        return self._composed(children, ids)[place]
+
+    def _composed(self, children: Sequence[Sequence[int]], ids: Sequence[int]) -> Array:
+        """Of all nodes, the first of which have words (-1: none); those of one height are composed at once."""
+        arity, nodes = self._settings["arity"], len(children)
+        words_N = np.full(nodes, -1, dtype=np.int64)
+        words_N[: len(ids)] = ids
         nothing = np.zeros((nodes + 1, self._settings["width"]), dtype=np.float32)  # the last is for absent children
         states = {name: nothing.copy() for name in self._settings["state"]}
         logits_NK = np.zeros((nodes, len(self.labels)), dtype=np.float32)
@@ -1262,7 +1328,7 @@ class TreeClassifier:
             logits_NK[some] = found["logits"]
             for name, held in states.items():
                 held[some] = found[_AFTER + name]
-        return logits_NK[place]
+        return logits_NK
 
     def generate(self, prompt: str = "", **_: Any) -> str:
         """The trees of the prompt, one a line, with the labels that the model gives."""
@@ -1274,51 +1340,110 @@ class Translator:
 
     def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
         self.path, self._settings = folder, about["settings"]
-        self.source, self.target = (
-            _Tokenizer(folder / self._settings[side], end_id=self._settings[f"{side}_end"])
-            for side in ("source", "target")
+        settings = self._settings
+        # Of a series, every token is a number; no token of a target is its end symbol.
+        self.target = _Tokenizer(
+            folder / settings["target"], end_id=None if settings["shares_places"] else settings["end"]
         )
+        self.source: _Tokenizer | None = None
+        if settings["source_kind"] == "text":
+            self.source = _Tokenizer(folder / settings["source"], end_id=settings["source_end"])
         self._condition, self._step = (
             Graph(folder / f"{name}.onnx", threads=threads) for name in ("condition", "step")
         )
 
     def predict(self, data: Any) -> Any:
-        """The greedy translation of a text, or of each in a list: that of `statewise predict` with a beam of 1."""
-        if isinstance(data, str):
-            return self.generate(data, sampling=Sampling(temperature=0.0)) if data.strip() else ""
-        return [self.predict(text) for text in data]
+        """The greedy translation of a text, a class or a vector, or of each in a list; of a series, its numbers.
+
+        It is that of `statewise predict` with a beam of 1.
+        """
+        if isinstance(data, list) or (isinstance(data, np.ndarray) and data.ndim == 2):
+            return [self.predict(one) for one in data]
+        if isinstance(data, str) and not data.strip():
+            return ""
+        text = self._written(data, None, Sampling(temperature=0.0), by_step=self._settings["ends"] != "symbol")
+        return [float(number) for number in text.split()] if self._settings["series"] else text
 
     def generate(self, prompt: str = "", *, tokens: int | None = None, sampling: Sampling | None = None) -> str:
         """A sampled translation of the prompt."""
-        settings, end = self._settings, self._settings["target_end"]
         if not prompt.strip():
             raise ValueError("a translation run needs a prompt; give one")
-        ids = self.source.encode(prompt)[: settings["longest_source"]]
-        ids = [*(reversed(ids) if settings["reverse"] else ids), settings["source_end"]]
-        _refuse_long(len(ids), settings["context"])
-        longest = math.ceil(settings["max_ratio"] * (len(ids) - 1)) + settings["extra"]
-        limits = [limit for limit in (settings["most_written"], tokens) if limit is not None]
-        longest = min(longest, *limits) if limits else longest
+        return self._written(prompt, tokens, sampling or Sampling(), by_step=False)
+
+    def _read(self, given: Any) -> tuple[Arrays, int]:
+        """What `condition` reads, and how long it is."""
+        settings = self._settings
+        if self.source is not None:
+            ids = self.source.encode(given)[: settings["longest_source"]]
+            ids = [*(reversed(ids) if settings["reverse"] else ids), settings["source_end"]]
+            _refuse_long(len(ids), settings["context"])
+            return {"tokens": np.array([ids])}, len(ids)
+        if settings["source_kind"] == "class":
+            if str(given).strip() not in settings["classes"]:
+                raise ValueError(f"{given!r} is no class that was learned; give one of {settings['classes'][:12]}")
+            return {"tokens": np.array([[settings["classes"].index(str(given).strip())]])}, 1
+        values_I = _numbers(given) if isinstance(given, str) else np.asarray(given, dtype=np.float64)
+        if values_I.shape != (len(settings["mean"]),):
+            raise ValueError(f"a vector has shape {list(values_I.shape)}, expected [{len(settings['mean'])}]")
+        scaled_I = (values_I - np.array(settings["mean"])) / np.array(settings["std"])
+        return {"values": scaled_I[None, None].astype(np.float32)}, 1
+
+    def _written(self, given: Any, tokens: int | None, sampling: Sampling, *, by_step: bool) -> str:
+        """With `by_step`, the likelier of going on and stopping at every step, and then the likeliest symbol."""
+        settings, end = self._settings, self._settings["end"]
+        read, size = self._read(given)
+        wanted = settings.get("longest_learned") or math.ceil(settings["max_ratio"] * (size - 1))
+        limits: list[int] = [wanted + settings["extra"]]
+        if settings["most_written"] is not None:
+            limits.append(settings["most_written"] - (size if settings["shares_places"] else 0))
+        longest = min(limits if tokens is None else [*limits, tokens])
         least = min(settings["min_length"], longest)
-        state = self._condition({"tokens": np.array([ids]), "lengths": np.array([len(ids)])})
+        state = self._condition({**read, "lengths": np.array([size])})
+        if settings["ends"] == "remaining":
+            due = _predicted_length(state.pop("length")[0].astype(np.float64), sampling)
+            state["due_B"] = np.array([due if by_step else min(max(due, least), longest)])
         written: list[int] = []
         seen_V: Array | None = None
         token = end
         while True:
             found = self._step({"tokens": np.array([token]), **state})
             state = {name: found[_AFTER + name] for name in state}
-            logits_V = found["logits"][0]
-            ending = -np.inf if len(written) < least else logits_V[end]
-            if len(written) == longest:
-                logits_V[:] = -np.inf
+            logits_V = found["logits"][0].copy()
+            full = len(written) == longest
             logits_V[settings["never"]] = -np.inf
+            ending = -np.inf if len(written) < least else logits_V[end]
+            if by_step:
+                if full or ending > math.log(0.5):
+                    break
+                ending = -np.inf
+            elif full:
+                logits_V[:] = -np.inf
             logits_V[end] = ending
             seen_V = np.zeros(len(logits_V), dtype=bool) if seen_V is None else seen_V
-            token = choose(logits_V, seen_V=seen_V, position=len(written), sampling=sampling or Sampling())
+            token = choose(logits_V, seen_V=seen_V, position=len(written), sampling=sampling)
             if token == end:
-                return self.target.decode(written)
+                break
             seen_V[token] = True
             written.append(token)
+        return self.target.decode(written)
+
+
+def _predicted_length(parts: Array, sampling: Sampling) -> int:
+    """The median of a mixture of logistic distributions over whole numbers, or a sample of it."""
+    weight_K, location_K, scale_K = np.split(parts, 3)
+    weight_K, location_K, scale_K = _softmax(weight_K), location_K * 16, _softplus(scale_K) * 4 + 0.05
+    below = 0.5
+    if sampling.temperature:
+        words = np.random.SeedSequence([sampling.seed]).generate_state(2, np.uint64)
+        raw = np.random.Philox(key=words, counter=np.zeros(4, dtype=np.uint64)).random_raw(1)
+        below = float((raw[0] >> np.uint64(11)) * 2.0**-53)
+    low, high = -1, max(1, math.ceil(float((location_K + 60 * scale_K).max())))
+    while high - low > 1:
+        middle = (low + high) // 2
+        with np.errstate(over="ignore"):
+            up_to_K = 1 / (1 + np.exp(-(middle + 0.5 - location_K) / scale_K))
+        low, high = (low, middle) if (weight_K * up_to_K).sum() > below else (middle, high)
+    return high
 
 
 def _refuse_long(tokens: int, context: int | None) -> None:

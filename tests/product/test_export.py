@@ -279,6 +279,38 @@ def test_a_classifier_of_values(tmp_path: Path) -> None:
         out.predict([np.zeros((3, 4))])
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model.kind": "grid", "model.depth": 2},
+        pytest.param({"model.kind": "grid", "model.summary": "max"}, marks=slow),
+        pytest.param({"model.kind": "grid", "model.summary": "corners"}, marks=slow),
+        {"model.kind": "gru"},
+    ],
+    ids=str,
+)
+def test_a_classifier_of_grids(settings: dict[str, Any], tmp_path: Path) -> None:
+    """By its own network, for grids of any size; and row by row."""
+    rng = np.random.default_rng(0)
+    grids = [rng.normal(size=(5, 4, 2)) + i % 2 for i in range(24)]
+    both = (grids, ["high" if i % 2 else "low" for i in range(24)])
+    run, out = classifier(tmp_path, "digits", both, **settings)
+    for one in (out, in_numpy(tmp_path)):
+        agree(run, one, grids[:4])
+    for size in ((1, 1, 2), (9, 2, 2), (1, 12, 2)) if settings["model.kind"] == "grid" else ():
+        agree(run, out, [rng.normal(size=size)])
+    with pytest.raises(ValueError, match=r"expected \[height, width, 2\]"):
+        out.predict([np.zeros((3, 4))])
+
+
+@pytest.mark.slow
+def test_a_classifier_of_vectors(tmp_path: Path) -> None:
+    rows = [row + i % 2 for i, row in enumerate(np.random.default_rng(0).normal(size=(24, 3)))]
+    run, out = classifier(tmp_path, "vector-to-class", (rows, ["high" if i % 2 else "low" for i in range(24)]))
+    agree(run, out, rows)
+    assert out.generate("0.5 1 -2") == run.generate("0.5 1 -2")
+
+
 SENTENCES = [(["Anna", "sees", "New", "York"], ["B-PER", "O", "B-LOC", "I-LOC"]), (["a", "cat"], ["O", "O"])] * 8
 
 
@@ -401,17 +433,8 @@ def test_a_forecaster_with_covariates(mode: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gru", "transformer"])
 def test_a_translator(kind: str, tmp_path: Path) -> None:
-    rng = random.Random(0)
-    words = [[rng.choice("abcdef") for _ in range(rng.randint(2, 6))] for _ in range(40)]
-    pairs = [(" ".join(one), " ".join(one[::-1])) for one in words]
     sides = {f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in SIZES[kind].items()}
-    settings = {"train.batch": 8, "decoding.beam": 1, **sides}
-    trained = sw.train("translation", data=pairs, steps=8, out=tmp_path / "run", settings=settings, display=Silent())
-    run = trained.load()
-    about = sw.export.export_run(run, tmp_path / "out")
-    assert about["proof"]["passed"]
-    assert about["whole"]["passed"]
-    out = runtime.load(tmp_path / "out")
+    run, out = translator(tmp_path, "translation", **sides)
     texts = ["a b c", "f e d c b a", "c"]
     assert out.predict([*texts, ""]) == run.predict([*texts, ""])
     assert in_numpy(tmp_path).predict(texts) == run.predict(texts)
@@ -423,6 +446,46 @@ def test_a_translator(kind: str, tmp_path: Path) -> None:
         out.generate(" ")
 
 
+def translator(folder: Path, recipe: str, **settings: Any) -> tuple[Any, Any]:
+    """A small run of a recipe with embedded data, or of reversed words; and what was exported of it."""
+    rng = random.Random(0)
+    words = [[rng.choice("abcdef") for _ in range(rng.randint(2, 6))] for _ in range(40)]
+    data = [(" ".join(one), " ".join(one[::-1])) for one in words] if recipe == "translation" else None
+    small = {"train.batch": 8, "decoding.beam": 1, **settings}
+    trained = sw.train(recipe, data=data, steps=8, out=folder / "run", settings=small, display=Silent())
+    about = sw.export.export_run(trained.load(), folder / "out")
+    assert about["proof"]["passed"], about["proof"]
+    assert about["whole"]["passed"], about["whole"]
+    return trained.load(), runtime.load(folder / "out")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", ["end", "bernoulli", "remaining"])
+@pytest.mark.parametrize("kind", ["gru", "transformer"])
+def test_a_translator_of_one_model(kind: str, ends: str, tmp_path: Path) -> None:
+    sizes = {f"model.{name}": value for name, value in SIZES[kind].items()}
+    run, out = translator(tmp_path, "translation", **sizes, **{"termination.kind": ends, "data.shared_vocab": True})
+    texts = ["a b c", "f e d c b a", "c"]
+    assert out.predict([*texts, ""]) == in_numpy(tmp_path).predict([*texts, ""]) == run.predict([*texts, ""])
+    for text in texts:
+        for sampling in SAMPLINGS:
+            ours = run.generate(text, sampling=sw.Sampling(**sampling))
+            assert out.generate(text, sampling=runtime.Sampling(**sampling)) == ours
+
+
+@pytest.mark.parametrize("recipe", ["class-to-text", pytest.param("vector-to-series", marks=slow)])
+def test_a_translator_of_classes_and_vectors(recipe: str, tmp_path: Path) -> None:
+    run, out = translator(tmp_path, recipe, **{"model.decoder.width": 8, "model.encoder.width": 8})
+    given = [answer.given for answer in run.answers().rows[:3]]
+    assert out.predict(given) == in_numpy(tmp_path).predict(given) == run.predict(given)
+    for text in given:
+        for sampling in SAMPLINGS:
+            ours = run.generate(text, sampling=sw.Sampling(**sampling))
+            assert out.generate(text, sampling=runtime.Sampling(**sampling)) == ours
+    with pytest.raises(ValueError, match=r"is no class that was learned|needs numbers"):
+        out.predict("nothing of the kind")
+
+
 TREES = ["(1 (0 a) (1 b))", "(0 (0 a) (0 (1 c) (0 d)))", "(1 x)"] * 8
 
 
@@ -432,6 +495,9 @@ TREES = ["(1 (0 a) (1 b))", "(0 (0 a) (0 (1 c) (0 d)))", "(1 x)"] * 8
         {"model.kind": "child_sum", "data.binarise": "none", "data.unary": "keep"},
         pytest.param({"model.kind": "nary", "data.binarise": "left", "data.unary": "collapse"}, marks=slow),
         pytest.param({"model.kind": "composition", "data.binarise": "right", "objective.nodes": "root"}, marks=slow),
+        {"model.kind": "nary", "model.shape": "balanced"},
+        pytest.param({"model.kind": "child_sum", "model.shape": "chain", "data.unary": "collapse"}, marks=slow),
+        {"model.kind": "lstm", "data.binarise": "left"},
     ],
     ids=str,
 )
@@ -463,18 +529,6 @@ def tree_run(folder: Path, settings: dict[str, Any]) -> tuple[Any, Any]:
     about = sw.export.export_run(trained.load(), folder / "out")
     assert about["whole"]["passed"]
     return trained.load(), runtime.load(folder / "out")
-
-
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        ({"model.kind": "lstm"}, "reads spans of words cannot be exported"),
-    ],
-    ids=str,
-)
-def test_tree_runs_that_are_refused(settings: dict[str, Any], complaint: str, tmp_path: Path) -> None:
-    with pytest.raises(sw.UserError, match=complaint):
-        tree_run(tmp_path, settings)
 
 
 @pytest.mark.slow
