@@ -50,6 +50,19 @@ class Sampling(NamedTuple):
     min_p: float | None = None
     seed: int = 0
 
+    def check(self) -> None:
+        """Refuse what is no probability and no number."""
+        for name, value, valid, expected in (
+            ("repetition", self.repetition, 0 < self.repetition < 1e6, "a positive number"),
+            ("temperature", self.temperature, 0 <= self.temperature < 1e6, "0 (greedy) or a positive number"),
+            ("top_k", self.top_k, self.top_k is None or self.top_k >= 1, "at least 1"),
+            ("top_p", self.top_p, self.top_p is None or 0 < self.top_p <= 1, "above 0, at most 1"),
+            ("min_p", self.min_p, self.min_p is None or 0 <= self.min_p <= 1, "between 0 and 1"),
+            ("seed", self.seed, 0 <= self.seed < 2**63, "between 0 and 2^63 - 1"),
+        ):
+            if not valid:
+                raise ValueError(f"{name} = {value} is not valid, expected {expected}")
+
 
 class Continuation(NamedTuple):
     """Everything a text needs to be continued exactly. Its file is the one that `statewise generate` saves, too."""
@@ -145,9 +158,16 @@ class _Tokenizer:
         try:
             import tokenizers
         except ModuleNotFoundError:
-            self._encode, self._decode = _symbols(json.loads(text))
+            try:
+                table = json.loads(text)
+            except ValueError as error:
+                raise ValueError(f"{str(path)!r} is damaged: {error}; export the run again") from None
+            self._encode, self._decode = _symbols(table)
             return
-        backend = tokenizers.Tokenizer.from_str(text)
+        try:
+            backend = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library has no kind of its own
+            raise ValueError(f"{str(path)!r} is damaged: {error}; export the run again") from None
         backend.no_truncation()
         backend.no_padding()
         backend.encode_special_tokens = True
@@ -155,6 +175,8 @@ class _Tokenizer:
         self._decode = lambda ids: backend.decode(ids, skip_special_tokens=True)
 
     def encode(self, text: str) -> list[int]:
+        if not isinstance(text, str):
+            raise ValueError(f"this run reads texts; got {type(text).__name__}")
         return self._encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -291,12 +313,18 @@ class Graph:
         try:
             import onnxruntime
         except ModuleNotFoundError:
-            self._run: Callable[[Mapping[str, Array]], Arrays] = interpreted(path.read_bytes())
+            try:
+                self._run: Callable[[Mapping[str, Array]], Arrays] = interpreted(path.read_bytes())
+            except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
+                raise ValueError(f"{str(path)!r} is damaged: {error}; export the run again") from None
             return
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = options.inter_op_num_threads = threads
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        try:
+            session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # one kind for each of its codes
+            raise ValueError(f"{str(path)!r} cannot be opened: {error}; export the run again") from None
         names = [value.name for value in session.get_outputs()]
         self._run = lambda feed: dict(zip(names, session.run(None, dict(feed))))
 
@@ -704,10 +732,11 @@ class LanguageModel:
         start: Continuation | None = None,
     ) -> Iterator[tuple[str, Continuation]]:
         """Generate text piece by piece; each comes with the continuation after it, which can be saved."""
+        sampling = _checked(sampling, tokens)
         at = self.begin(prompt) if start is None else self.read(start, prompt)
         text = TextStream(self.tokenizer.decode, before=[int(i) for i in at.tail_K if i >= 0], stop=stop)
         for _ in range(tokens):
-            at = self.step(at, sampling or Sampling())
+            at = self.step(at, sampling)
             if at.token == self.end_id:
                 break
             yield text.feed(at.token), at
@@ -721,9 +750,9 @@ class LanguageModel:
         """The text that follows the prompt, or precedes it for a model that reads in reverse."""
         if not self._reverse:
             return "".join(piece for piece, _ in self.stream(prompt, tokens=tokens, sampling=sampling, stop=stop))
-        at, ids = self.begin(prompt), []
+        sampling, at, ids = _checked(sampling, tokens), self.begin(prompt), []
         for _ in range(tokens):
-            at = self.step(at, sampling or Sampling())
+            at = self.step(at, sampling)
             if at.token == self.end_id:
                 break
             ids.append(at.token)
@@ -1112,7 +1141,7 @@ class Forecaster:
         values = _numbers(prompt)
         if not len(values) or len(values) % len(self.channels):
             raise ValueError(f"the prompt has {len(values)} values; give {len(self.channels)} for each time step")
-        sampling = sampling or Sampling()
+        sampling = _checked(sampling, tokens, least=1)
         draw = sampling.seed if sampling.temperature else None
         rows = self.predict(values.reshape(-1, len(self.channels)), horizon=tokens, draw=draw)
         return "\n".join(",".join(f"{value:.10g}" for value in row_C) for row_C in rows)
@@ -1368,7 +1397,7 @@ class Translator:
         """A sampled translation of the prompt."""
         if not prompt.strip():
             raise ValueError("a translation run needs a prompt; give one")
-        return self._written(prompt, tokens, sampling or Sampling(), by_step=False)
+        return self._written(prompt, tokens, _checked(sampling, tokens), by_step=False)
 
     def _read(self, given: Any) -> tuple[Arrays, int]:
         """What `condition` reads, and how long it is."""
@@ -1446,6 +1475,14 @@ def _predicted_length(parts: Array, sampling: Sampling) -> int:
     return high
 
 
+def _checked(sampling: Sampling | None, tokens: int | None, *, least: int = 0) -> Sampling:
+    if tokens is not None and tokens < least:
+        raise ValueError(f"tokens = {tokens} is not valid, expected {least} or more")
+    sampling = sampling or Sampling()
+    sampling.check()
+    return sampling
+
+
 def _refuse_long(tokens: int, context: int | None) -> None:
     if context is not None and tokens > context:
         raise ValueError(f"the text has {tokens} tokens, and this model has {context} positions; give less")
@@ -1461,15 +1498,20 @@ def load(folder: str | Path, *, int8: bool = False, threads: int = 1) -> Any:
     folder = Path(folder)
     try:
         about = json.loads((folder / "export.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{str(folder)!r} is not a folder that `statewise export` wrote") from None
     except ValueError as error:
         raise ValueError(f"{str(folder / 'export.json')!r} is damaged: {error}") from None
+    if not isinstance(about, dict):
+        raise ValueError(f"{str(folder / 'export.json')!r} is damaged: it holds no table")
     if about.get("format") != FORMAT:
         raise ValueError(f"{str(folder)!r} has format {about.get('format')}, expected {FORMAT}; export the run again")
     if int8 and "int8" not in about:
         raise ValueError(f"{str(folder)!r} has no int8 graphs; export the run again, with them")
-    return _RUNS[about["task"]](folder, about, int8=int8, threads=threads)
+    try:
+        return _RUNS[about["task"]](folder, about, int8=int8, threads=threads)
+    except (KeyError, TypeError, OSError) as error:
+        raise ValueError(f"{str(folder)!r} is not complete: {error}; export the run again") from None
 
 
 _RUNS: dict[str, Callable[..., Any]] = {

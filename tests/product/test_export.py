@@ -3,8 +3,10 @@
 import contextlib
 import json
 import random
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -231,6 +233,66 @@ def test_what_is_no_export_is_refused(exported: Path, tmp_path: Path) -> None:
     (tmp_path / "export.json").write_text('{"format": 99}')
     with pytest.raises(ValueError, match="has format 99, expected 2"):
         runtime.load(tmp_path)
+
+
+def cut(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:100])
+
+
+def replaced(**facts: Any) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        about = json.loads((folder / "export.json").read_text())
+        (folder / "export.json").write_text(json.dumps({**about, **facts}))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda folder: (folder / "step.onnx").unlink(), "there is no graph"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "is not complete"),
+        (lambda folder: (folder / "start.safetensors").unlink(), "is not complete"),
+        (cut("step.onnx"), r"step.onnx' (cannot be opened|is damaged)"),
+        (cut("sequence.onnx"), r"sequence.onnx' (cannot be opened|is damaged)"),
+        (cut("start.safetensors"), "is not a saved state"),
+        (cut("tokenizer.json"), "tokenizer.json' is damaged"),
+        (cut("export.json"), r"export.json' is damaged"),
+        (lambda folder: (folder / "export.json").write_text("[1]"), "it holds no table"),
+        (replaced(task="poetry"), "is not complete: 'poetry'"),
+        (replaced(settings={}), "is not complete: 'vocab'"),
+        (replaced(format=1), "has format 1, expected 2"),
+    ],
+)
+@pytest.mark.parametrize("absent", [(), ("onnxruntime", "tokenizers")], ids=["all", "numpy"])
+def test_damaged_folders(
+    change: Any, complaint: str, absent: Any, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(exported, tmp_path / "out")
+    change(tmp_path / "out")
+    for library in absent:
+        monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ValueError, match=complaint):
+        runtime.load(tmp_path / "out").generate("the", tokens=1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        ({"sampling": runtime.Sampling(temperature=-1.0)}, "temperature = -1.0 is not valid"),
+        ({"sampling": runtime.Sampling(top_k=0)}, "top_k = 0 is not valid, expected at least 1"),
+        ({"sampling": runtime.Sampling(top_p=0.0)}, "top_p = 0.0 is not valid"),
+        ({"sampling": runtime.Sampling(min_p=2.0)}, "min_p = 2.0 is not valid"),
+        ({"sampling": runtime.Sampling(repetition=0.0)}, "repetition = 0.0 is not valid"),
+        ({"sampling": runtime.Sampling(seed=-1)}, "seed = -1 is not valid"),
+        ({"tokens": -1}, "tokens = -1 is not valid, expected 0 or more"),
+        ({"prompt": 3}, "this run reads texts; got int"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_generated(asked: dict[str, Any], complaint: str, exported: Path) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        runtime.load(exported).generate(**{"prompt": "the", "tokens": 1, **asked})
 
 
 def classifier(folder: Path, recipe: str, data: Any, **settings: Any) -> tuple[Any, Any]:
