@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-FORMAT = 1  # of the folder
+FORMAT = 2  # of the folder
 STREAM = 1 << 40  # positions of one seed; those of the next seed follow
 Array = NDArray[Any]
 Arrays = dict[str, Array]
@@ -49,6 +49,19 @@ class Sampling(NamedTuple):
     top_p: float | None = None
     min_p: float | None = None
     seed: int = 0
+
+    def check(self) -> None:
+        """Refuse what is no probability and no number."""
+        for name, value, valid, expected in (
+            ("repetition", self.repetition, 0 < self.repetition < 1e6, "a positive number"),
+            ("temperature", self.temperature, 0 <= self.temperature < 1e6, "0 (greedy) or a positive number"),
+            ("top_k", self.top_k, self.top_k is None or self.top_k >= 1, "at least 1"),
+            ("top_p", self.top_p, self.top_p is None or 0 < self.top_p <= 1, "above 0, at most 1"),
+            ("min_p", self.min_p, self.min_p is None or 0 <= self.min_p <= 1, "between 0 and 1"),
+            ("seed", self.seed, 0 <= self.seed < 2**63, "between 0 and 2^63 - 1"),
+        ):
+            if not valid:
+                raise ValueError(f"{name} = {value} is not valid, expected {expected}")
 
 
 class Continuation(NamedTuple):
@@ -145,9 +158,16 @@ class _Tokenizer:
         try:
             import tokenizers
         except ModuleNotFoundError:
-            self._encode, self._decode = _symbols(json.loads(text))
+            try:
+                table = json.loads(text)
+            except ValueError as error:
+                raise ValueError(f"{str(path)!r} is damaged: {error}; export the run again") from None
+            self._encode, self._decode = _symbols(table)
             return
-        backend = tokenizers.Tokenizer.from_str(text)
+        try:
+            backend = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library has no kind of its own
+            raise ValueError(f"{str(path)!r} is damaged: {error}; export the run again") from None
         backend.no_truncation()
         backend.no_padding()
         backend.encode_special_tokens = True
@@ -155,6 +175,8 @@ class _Tokenizer:
         self._decode = lambda ids: backend.decode(ids, skip_special_tokens=True)
 
     def encode(self, text: str) -> list[int]:
+        if not isinstance(text, str):
+            raise ValueError(f"this run reads texts; got {type(text).__name__}")
         return self._encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -195,6 +217,11 @@ def random_bits(seed: Any, position: Any) -> Any:
     """
     state = _mixed((seed + (position // STREAM)) * _ODD + _ODD) + (position % STREAM + 1) * _ODD
     return _mixed(state) >> 11 & (1 << 53) - 1
+
+
+def future_bits(seed: Any, row: Any, path: Any, place: Any) -> Any:
+    """The same for sampled futures of many series: each row and path has a seed of its own, made of `seed`."""
+    return random_bits(random_bits(seed, row * STREAM + path), place)
 
 
 def _mixed(z: Any) -> Any:
@@ -286,12 +313,18 @@ class Graph:
         try:
             import onnxruntime
         except ModuleNotFoundError:
-            self._run: Callable[[Mapping[str, Array]], Arrays] = interpreted(path.read_bytes())
+            try:
+                self._run: Callable[[Mapping[str, Array]], Arrays] = interpreted(path.read_bytes())
+            except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
+                raise ValueError(f"{str(path)!r} is damaged: {error}; export the run again") from None
             return
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = options.inter_op_num_threads = threads
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        try:
+            session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # one kind for each of its codes
+            raise ValueError(f"{str(path)!r} cannot be opened: {error}; export the run again") from None
         names = [value.name for value in session.get_outputs()]
         self._run = lambda feed: dict(zip(names, session.run(None, dict(feed))))
 
@@ -621,9 +654,11 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "GatherND": lambda x, at, *, outputs, **_: x[tuple(np.moveaxis(at, -1, 0))],
     "Range": lambda begin, end, step, *, outputs: np.arange(begin, end, step, dtype=begin.dtype),
     "Shape": lambda x, *, outputs, start=0, end=None: np.array(x.shape[start:end], dtype=np.int64),
+    "LogSoftmax": lambda x, *, outputs, axis=-1: x - np.logaddexp.reduce(x, axis, keepdims=True),
     "Softmax": lambda x, *, outputs, axis=-1: np.moveaxis(_softmax(np.moveaxis(x, axis, -1)), -1, axis),
     "Squeeze": lambda x, axes=None, *, outputs: np.squeeze(x, None if axes is None else tuple(axes.tolist())),
     "Transpose": lambda x, *, outputs, perm=None: np.transpose(x, perm),
+    "Trilu": lambda x, k=0, *, outputs, upper=1: (np.triu if upper else np.tril)(x, int(k)),
     "Unsqueeze": lambda x, axes, *, outputs: np.expand_dims(x, tuple(axes.tolist())),
     "Where": lambda which, x, y, *, outputs: np.where(which, x, y),
 }  # fmt: skip
@@ -697,10 +732,11 @@ class LanguageModel:
         start: Continuation | None = None,
     ) -> Iterator[tuple[str, Continuation]]:
         """Generate text piece by piece; each comes with the continuation after it, which can be saved."""
+        sampling = _checked(sampling, tokens)
         at = self.begin(prompt) if start is None else self.read(start, prompt)
         text = TextStream(self.tokenizer.decode, before=[int(i) for i in at.tail_K if i >= 0], stop=stop)
         for _ in range(tokens):
-            at = self.step(at, sampling or Sampling())
+            at = self.step(at, sampling)
             if at.token == self.end_id:
                 break
             yield text.feed(at.token), at
@@ -714,9 +750,9 @@ class LanguageModel:
         """The text that follows the prompt, or precedes it for a model that reads in reverse."""
         if not self._reverse:
             return "".join(piece for piece, _ in self.stream(prompt, tokens=tokens, sampling=sampling, stop=stop))
-        at, ids = self.begin(prompt), []
+        sampling, at, ids = _checked(sampling, tokens), self.begin(prompt), []
         for _ in range(tokens):
-            at = self.step(at, sampling or Sampling())
+            at = self.step(at, sampling)
             if at.token == self.end_id:
                 break
             ids.append(at.token)
@@ -760,7 +796,10 @@ class Classifier:
             self.tokenizer = _Tokenizer(folder / "tokenizer.json", end_id=self._settings["end_id"])
 
     def predict(self, data: Any) -> Any:
-        """The label of a text, or of each in a list; of values, `data` is a list of arrays `[T]` or `[T, C]`."""
+        """The label of a text, or of each in a list.
+
+        Of values, `data` is a list of arrays `[T]` or `[T, C]`; of vectors `[I]`; of grids `[H, W]` or `[H, W, C]`.
+        """
         if isinstance(data, str):
             return self.predict([data])[0]
         return [row["label"] for row in self.predict_rows(data)]
@@ -768,10 +807,11 @@ class Classifier:
     def predict_rows(self, data: Sequence[Any]) -> Iterator[dict[str, Any]]:
         """Each answer with the probability of every label."""
         for number, row in enumerate(data):
-            sequence = self._encoded(row)[: self._settings["longest"]]
-            _refuse_long(len(sequence), self._settings["context"])
+            read = self._encoded(row)[: self._settings["longest"]]
+            _refuse_long(len(read), self._settings["context"])
             name = "values" if self.tokenizer is None else "tokens"
-            found = self._graph({name: sequence[None], "lengths": np.array([len(sequence)], dtype=np.int64)})
+            size = {"sizes": read.shape[:2]} if read.ndim == 3 else {"lengths": len(read)}
+            found = self._graph({name: read[None], **{key: np.array([of], np.int64) for key, of in size.items()}})
             p_K = _softmax(found["logits"][0].astype(np.float64))
             probabilities = dict(zip(self.labels, p_K.tolist()))
             yield {"row": number, "label": self.labels[int(p_K.argmax())], "probabilities": probabilities}
@@ -781,17 +821,34 @@ class Classifier:
             if not isinstance(row, str):
                 raise ValueError(f"this run classifies texts; got {type(row).__name__}")
             return np.array(self.tokenizer.encode(row) or [self._settings["end_id"]], dtype=np.int64)
-        values = np.asarray(row, dtype=np.float64)
+        values, kind = np.asarray(row, dtype=np.float64), self._settings["kind"]
         mean_C, std_C = np.array(self._settings["mean"]), np.array(self._settings["std"])
-        values_TC = values[:, None] if values.ndim == 1 else values
-        if values_TC.ndim != 2 or values_TC.shape[1] != len(mean_C) or not len(values_TC):
-            raise ValueError(f"a row has shape {list(values.shape)}, expected [time, {len(mean_C)}]")
-        scaled_TC: Array = ((values_TC - mean_C) / std_C).astype(np.float32)
-        return scaled_TC
+        axes = 2 if kind == "grid" else 1
+        given = values.reshape(1, -1) if kind == "vector" else values[..., None] if values.ndim == axes else values
+        if given.ndim != axes + 1 or given.shape[-1] != len(mean_C) or not given.size:
+            expected = {"grid": "height, width, ", "vector": ""}.get(kind, "time, ")
+            raise ValueError(f"a row has shape {list(values.shape)}, expected [{expected}{len(mean_C)}]")
+        scaled: Array = ((given - mean_C) / std_C).astype(np.float32)
+        columns = self._settings.get("columns")
+        if columns is None:
+            return scaled
+        if scaled.shape[1] != columns:
+            raise ValueError(f"a grid is {scaled.shape[1]} wide, and this model reads rows of {columns}")
+        return scaled.reshape(len(scaled), -1)
 
     def generate(self, prompt: str = "", **_: Any) -> str:
-        """The label of the prompt."""
-        return str(self.predict(prompt))
+        """The label of the prompt: a text, or the numbers of a vector."""
+        if self.tokenizer is None and self._settings["kind"] != "vector":
+            raise ValueError(f"this run classifies {self._settings['kind']}, and a prompt is a text; call predict")
+        return str(self.predict([_numbers(prompt) if self.tokenizer is None else prompt])[0])
+
+
+def _numbers(prompt: str) -> Array:
+    """Of a text, with blanks, commas or semicolons between them."""
+    try:
+        return np.array([float(word) for word in prompt.replace(",", " ").replace(";", " ").split()])
+    except ValueError:
+        raise ValueError(f"this run needs numbers as its prompt; got {prompt[:60]!r}") from None
 
 
 class Tagger:
@@ -879,53 +936,126 @@ def _marginals(scores_TK: Array, transition_KK: Array, start_K: Array, end_K: Ar
     return _softmax(np.stack(forward) + np.stack(backward[::-1]))
 
 
+def _within(times_T: Array, period: str, unit: str) -> Array:
+    """How many units since its period began."""
+    begin_T = times_T.astype(f"datetime64[{period}]")
+    since_T: Array = times_T.astype(f"datetime64[{unit}]") - begin_T.astype(f"datetime64[{unit}]")
+    return since_T.astype(np.float64)
+
+
+# Features of times, each from -1/2 to 1/2 over the calendar's range.
+CALENDAR: dict[str, Callable[[Array], Array]] = {
+    "minute": lambda time_T: _within(time_T, "h", "m") / 59 - 0.5,
+    "hour": lambda time_T: _within(time_T, "D", "h") / 23 - 0.5,
+    # The first day of the epoch was a Thursday; Monday is 0.
+    "weekday": lambda time_T: (time_T.astype("datetime64[D]").astype(np.int64) + 3) % 7 / 6 - 0.5,
+    "day": lambda time_T: _within(time_T, "M", "D") / 30 - 0.5,
+    "month": lambda time_T: _within(time_T, "Y", "M") / 11 - 0.5,
+}
+
+
+class _Past(NamedTuple):
+    """What is known, as graphs read it: scaled, nothing missing."""
+
+    values_BLC: Array
+    observed_BLC: Array  # 1 where a value was not missing
+    covariates_BTX: Array  # of the context and of all that is asked for
+
+
 class Forecaster:
-    """An exported forecaster: means of the values that come next."""
+    """An exported forecaster: means of the values that come next, or futures drawn by chance."""
 
     def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
         self.path, self._settings = folder, about["settings"]
         self.channels: list[str] = self._settings["channels"]
+        self.covariates: list[str] = self._settings["covariates"]
         self.horizon: int = self._settings["horizon"]
-        names = ("forecast",) if "forecast.onnx" in about["bytes"] else ("sequence", "step", "value")
+        self._direct = "forecast.onnx" in about["bytes"]
+        names = ("forecast",) if self._direct else ("sequence", "step", "value")
         self._graphs = {name: Graph(folder / f"{name}.onnx", threads=threads) for name in names}
-        self._start: Arrays = {}
-        if len(names) > 1:
-            self._start, _ = read_safetensors(folder / "start.safetensors")
+        self._start: Arrays = {} if self._direct else read_safetensors(folder / "start.safetensors")[0]
 
-    def predict(self, data: Any) -> Any:
-        """`[T]`, `[T, C]` or `[N, T, C]` to as many axes of what comes next; of a list of arrays, a list."""
-        if isinstance(data, list | tuple) and data and isinstance(data[0], np.ndarray):
-            names = ["series"] if len(data) == 1 else map(str, range(len(data)))
-            found = [self._ahead(series, name) for series, name in zip(data, names)]
-            return [mean_HC[:, 0] if series.ndim == 1 else mean_HC for series, mean_HC in zip(data, found)]
-        values = np.asarray(data, dtype=np.float64)
-        if values.ndim == 3:
-            names = ["series"] if len(values) == 1 else map(str, range(len(values)))
-            return np.stack([self._ahead(series, name) for series, name in zip(values, names)])
-        mean_HC = self._ahead(values, "series")
-        return mean_HC[:, 0] if values.ndim == 1 else mean_HC
+    def predict(
+        self,
+        data: Any,
+        *,
+        horizon: int | None = None,
+        covariates: Any = None,
+        times: Any = None,
+        draw: int | None = None,
+    ) -> Any:
+        """`[T]`, `[T, C]` or `[N, T, C]` to as many axes of what comes next; of a list of arrays, a list.
 
-    def _ahead(self, values: Array, name: str) -> Array:
-        values_TC = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
-        context, channels = self._settings["context"], len(self.channels)
-        least = 1 if context == "all" else context
-        if values_TC.shape[1] != channels or len(values_TC) < least:
-            raise ValueError(
-                f"a series has shape {list(values.shape)}, expected [T, {channels}] with T at least {least}"
-            )
-        if np.isnan(values_TC).any():
-            raise ValueError("a series has missing values; fill them in")
+        `covariates` are `[T + horizon, X]`, `times` are `[T + horizon]` of datetime64, where the run reads them; of
+        several series, one of these each. With a seed `draw`, it is one sampled future, of a run that samples.
+        """
+        several = isinstance(data, list | tuple) and bool(data) and isinstance(data[0], np.ndarray)
+        arrays = [np.asarray(one, dtype=np.float64) for one in (data if several else [data])]
+        if not several and arrays[0].ndim == 3:
+            arrays, several = list(arrays[0]), True
+        names = ["series"] if len(arrays) == 1 else map(str, range(len(arrays)))
+        beside = [part if several and part is not None else [part] * len(arrays) for part in (covariates, times)]
+        found = []
+        for values, name, known, time in zip(arrays, names, *beside, strict=True):
+            past, mean_C, std_C, horizon_ = self._read(values, name, horizon, known, time)
+            scaled_BHC = self._ahead(past, horizon_, draw)
+            scaled_HC = scaled_BHC[:, :, 0].T if self._settings["shared"] else scaled_BHC[0]
+            ahead_HC = scaled_HC.astype(np.float64) * std_C + mean_C
+            found.append(ahead_HC[:, 0] if values.ndim == 1 else ahead_HC)
+        return found[0] if not several else found if isinstance(data, list | tuple) else np.stack(found)
+
+    def _read(
+        self, values: Array, name: str, horizon: int | None, covariates: Any, times: Any
+    ) -> tuple[_Past, Array, Array, int]:
+        """The context of a forecast, the mean and deviation of its values, and how far it goes."""
+        settings, channels = self._settings, len(self.channels)
+        values_TC = values.reshape(len(values), -1)
+        if values_TC.shape[1] != channels or np.isnan(values_TC).all():
+            raise ValueError(f"a series has shape {list(values.shape)}, expected values of [T, {channels}]")
+        missing_TC = np.isnan(values_TC)
+        if settings["missing"] == "refuse" and missing_TC.any():
+            raise ValueError("a series has missing values, which this run refuses; fill them in")
+        if settings["missing"] == "forward":
+            seen_TC = np.logical_or.accumulate(~missing_TC, 0)
+            values_TC = np.where(seen_TC, _carried(values_TC, ~missing_TC), np.nan)
+        origin = int(np.flatnonzero(~np.isnan(values_TC).all(1))[-1]) + 1
+        values_TC = values_TC[:origin]
         mean_C, std_C = self._scale(values_TC, name)
-        scaled_LC = ((values_TC - mean_C) / std_C)[0 if context == "all" else len(values_TC) - context :]
-        shared = self._settings["shared"]  # then rows are channels
-        read_BLC = (scaled_LC.T[:, :, None] if shared else scaled_LC[None]).astype(np.float32)
-        if "forecast" in self._graphs:
-            mean_BHC = self._graphs["forecast"]({"values": read_BLC})["mean"]
-        else:
-            mean_BHC = self._rolled(read_BLC)
-        mean_HC = mean_BHC[:, :, 0].T if shared else mean_BHC[0]
-        own: Array = mean_HC.astype(np.float64) * std_C + mean_C
-        return own
+        context = origin if settings["context"] == "all" else settings["context"]
+        begin, horizon = max(0, origin - context), horizon or self.horizon
+        asked = -(-horizon // self.horizon) * self.horizon if self._direct else horizon
+        known_TX = self._known(covariates, times, origin, asked)[begin:]
+        lacking = context - (origin - begin)  # before the beginning nothing was observed
+        scaled_LC = np.pad((values_TC[begin:] - mean_C) / std_C, ((lacking, 0), (0, 0)), constant_values=np.nan)
+        known_TX = np.concatenate([np.repeat(known_TX[:1], lacking, 0), known_TX])
+        observed_LC = ~np.isnan(scaled_LC)
+        filled_LC = _carried(np.nan_to_num(scaled_LC), observed_LC)
+        rows = [part.T[:, :, None] if settings["shared"] else part[None] for part in (filled_LC, observed_LC)]
+        known_BTX = np.repeat(known_TX[None], len(rows[0]), 0)
+        past = _Past(*(part.astype(np.float32) for part in (*rows, known_BTX)))
+        return past, mean_C, std_C, horizon
+
+    def _known(self, covariates: Any, times: Any, origin: int, asked: int) -> Array:
+        """Covariates and features of the times `[T, X]`, as the model reads them."""
+        rows = origin + asked
+        given = np.zeros((rows, 0)) if covariates is None else np.asarray(covariates, dtype=np.float64)
+        given_TX = given.reshape(len(given), -1)[:rows]
+        if given_TX.shape != (rows, len(self.covariates)) or np.isnan(given_TX).any():
+            raise ValueError(
+                f"covariates have shape {list(given_TX.shape)}, expected [{rows}, {len(self.covariates)}] without gaps "
+                f"({', '.join(self.covariates) or 'none'}), for all time steps and those of the forecast"
+            )
+        if self._settings["covariate_mean"]:
+            given_TX = (given_TX - self._settings["covariate_mean"]) / np.array(self._settings["covariate_std"])
+        features = []
+        for name in self._settings["time_features"]:
+            if name == "t":
+                features.append(np.arange(rows) / max(1, self._settings["until"]))
+                continue
+            if times is None or len(times) < rows:
+                raise ValueError(f"this run reads the {name}; give times, {rows} of datetime64")
+            features.append(CALENDAR[name](np.asarray(times, dtype="datetime64[s]")[:rows]))
+        return np.column_stack([given_TX, *features])
 
     def _scale(self, values_TC: Array, name: str) -> tuple[Array, Array]:
         """Of all series together, of this one in training, or of its own values."""
@@ -934,38 +1064,95 @@ class Forecaster:
         mean_C, std_C = np.array(known["mean"]), np.array(known["std"])
         if not own or name in own:
             return mean_C, std_C
-        found_C = np.array([values_T.std() for values_T in values_TC.T])
-        return values_TC.mean(0), np.where(found_C > 0, found_C, std_C)
+        for channel, values_T in enumerate(values_TC.T):
+            seen_T = values_T[~np.isnan(values_T)]
+            if len(seen_T):
+                still = seen_T.std() <= 1e-12 * np.abs(seen_T).max()
+                mean_C[channel] = seen_T[0] if still else seen_T.mean()
+                std_C[channel] = std_C[channel] if still else seen_T.std()
+        return mean_C, std_C
 
-    def _rolled(self, read_BLC: Array) -> Array:
-        """One value after the other; each is the next input."""
+    def _ahead(self, past: _Past, horizon: int, draw: int | None) -> Array:
+        """Scaled: what comes next, `[B, horizon, C]`."""
+        settings = self._settings
+        if not self._direct:
+            paths = 0 if settings["certain"] else settings["paths"] if draw is None else 1
+            found, mean_BC = self._rolled(past, horizon, paths, settings["seed"] if draw is None else draw)
+            mean_BHC: Array = found[0] if not paths or draw is not None else found.mean(0)
+            if paths and draw is None:
+                mean_BHC[:, 0] = mean_BC  # the first time step needs no samples
+            return mean_BHC
+        length, means = past.values_BLC.shape[1], []
+        for _ in range(-(-horizon // self.horizon)):
+            values_BLC, observed_BLC, known_BTX = past
+            feed = {"values": values_BLC}
+            feed |= {"observed": observed_BLC} if self._settings["gaps"] else {}
+            feed |= {"covariates": known_BTX[:, : length + self.horizon]} if known_BTX.shape[2] else {}
+            mean_BHC = self._graphs["forecast"](feed)["mean"]
+            means.append(mean_BHC)
+            values_BTC = np.concatenate([values_BLC, mean_BHC], 1)[:, -length:]
+            observed_BTC = np.concatenate([observed_BLC, np.ones_like(mean_BHC)], 1)[:, -length:]
+            past = _Past(values_BTC, observed_BTC, known_BTX[:, self.horizon :])
+        return np.concatenate(means, 1)[:, :horizon]
+
+    def _rolled(self, past: _Past, horizon: int, paths: int, seed: int) -> tuple[Array, Array]:
+        """One value after the other, each the next input: `[S, B, horizon, C]`; and the mean of the first."""
+        values_BLC, observed_BLC, known_BTX = past
+        rows, length, channels = values_BLC.shape
         if self._settings["longest"] is not None:
-            _refuse_long(read_BLC.shape[1] + self.horizon - 1, self._settings["longest"])
-        state = {name: np.repeat(array, len(read_BLC), 0) for name, array in self._start.items()}
-        found = self._graphs["sequence"]({"input": self._entering(read_BLC), **state})
-        y_BD = found["output"][:, -1]
-        means: list[Array] = []
-        for _ in range(self.horizon):
-            if means:
-                fed_BC = means[-1].round() if self._settings["bits"] else means[-1]
-                state = {name: found[_AFTER + name] for name in state}
-                found = self._graphs["step"]({"input": self._entering(fed_BC), **state})
-                y_BD = found["output"]
-            means.append(self._graphs["value"]({"output": y_BD})["mean"])
-        return np.stack(means, 1)
+            _refuse_long(length + horizon - 1, self._settings["longest"])
+        next_BTX = np.concatenate([known_BTX[:, 1:], known_BTX[:, -1:]], 1)
+        state = {name: np.repeat(array, rows, 0) for name, array in self._start.items()}
+        read = self._entering(values_BLC, observed_BLC, next_BTX[:, :length])
+        found = self._graphs["sequence"]({"input": read, **state})
+        row_N, path_N = np.tile(np.arange(rows), max(1, paths)), np.repeat(np.arange(max(1, paths)), rows)
+        y_ND = found["output"][row_N, -1]
+        state = {name: found[_AFTER + name][row_N] for name in state}
+        ahead_NHX = next_BTX[row_N, length:]
+        draw_C2 = np.arange(2 * channels).reshape(channels, 2)
+        first: Array | None = None
+        values: list[Array] = []
+        for step in range(horizon):
+            feed = {"output": y_ND}
+            if not self._settings["certain"]:
+                place_C2 = draw_C2 + step * draw_C2.size
+                bits = future_bits(seed, row_N[:, None, None], path_N[:, None, None], place_C2)
+                feed["uniform"] = bits * 2.0**-53
+            given = self._graphs["value"](feed)
+            first = given["mean"][:rows] if first is None else first
+            values.append(given["drawn" if paths else "mean"])
+            if step + 1 == horizon:
+                break
+            fed_NC = values[-1].round() if self._settings["bits"] else values[-1]
+            read = self._entering(fed_NC, np.ones_like(fed_NC), ahead_NHX[:, step])
+            after = self._graphs["step"]({"input": read, **state})
+            y_ND, state = after["output"], {name: after[_AFTER + name] for name in state}
+        assert first is not None
+        return np.stack(values, 1).reshape(max(1, paths), rows, horizon, channels), first
 
-    def _entering(self, values: Array) -> Array:
+    def _entering(self, values: Array, observed: Array, known: Array) -> Array:
         """Where some values were missing in training, each comes with a mark that it is known."""
-        return np.concatenate([values, np.ones_like(values)], -1) if self._settings["gaps"] else values
+        return np.concatenate([values, observed, known] if self._settings["gaps"] else [values, known], -1)
 
-    def generate(self, prompt: str = "", **_: Any) -> str:
-        """What follows the values of the prompt, a line for each time step."""
-        try:
-            values = np.array([float(word) for word in prompt.replace(",", " ").replace(";", " ").split()])
-        except ValueError:
-            raise ValueError("a forecasting run needs numbers as its prompt") from None
-        rows = self.predict(values.reshape(-1, len(self.channels)))
+    def generate(
+        self, prompt: str = "", *, tokens: int | None = None, sampling: Sampling | None = None, **_: Any
+    ) -> str:
+        """What follows the values of the prompt, a line for each time step: a sampled future, where the run samples."""
+        values = _numbers(prompt)
+        if not len(values) or len(values) % len(self.channels):
+            raise ValueError(f"the prompt has {len(values)} values; give {len(self.channels)} for each time step")
+        sampling = _checked(sampling, tokens, least=1)
+        draw = sampling.seed if sampling.temperature else None
+        rows = self.predict(values.reshape(-1, len(self.channels)), horizon=tokens, draw=draw)
         return "\n".join(",".join(f"{value:.10g}" for value in row_C) for row_C in rows)
+
+
+def _carried(values_TC: Array, observed_TC: Array) -> Array:
+    """Each missing value becomes the last one before it, at the beginning the first one after."""
+    place_TC = np.where(observed_TC, np.arange(len(values_TC))[:, None], -1)
+    last_TC = np.maximum.accumulate(place_TC, 0)
+    found: Array = np.take_along_axis(values_TC, np.where(last_TC < 0, observed_TC.argmax(0), last_TC), 0)
+    return found
 
 
 _SPACE = r" \t\n\r\f\v"  # other white space may be part of a word
@@ -1071,7 +1258,8 @@ class TreeClassifier:
     def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
         self.path, self._settings = folder, about["settings"]
         self.labels: list[str] = self._settings["labels"]
-        self._graph = Graph(folder / "compose.onnx", threads=threads)
+        reads = self._settings["shape"] == "read"
+        self._graph = Graph(folder / ("classify.onnx" if reads else "compose.onnx"), threads=threads)
         self._tokenizer = _Tokenizer(folder / "tokenizer.json", end_id=None)
 
     def predict(self, data: Any) -> Any:
@@ -1085,8 +1273,16 @@ class TreeClassifier:
         for number, text in enumerate(data):
             tree = _Tree(text)
             shown = tree.labelled[:1] if self._settings["nodes"] == "root" else tree.labelled
-            p_MK = _softmax(self._logits(tree)[shown].astype(np.float64))
-            labels, spans = [self.labels[k] for k in p_MK.argmax(-1)], tree.spans()
+            spans, words = tree.spans(), [word for word in tree.words if word is not None]
+            match self._settings["shape"]:
+                case "given":
+                    logits_MK = self._logits(tree)[shown]
+                case "read":
+                    logits_MK = self._read([words[slice(*spans[node])] for node in shown])
+                case shape:
+                    logits_MK = np.stack([self._built(words[slice(*spans[node])], shape) for node in shown])
+            p_MK = _softmax(logits_MK.astype(np.float64))
+            labels = [self.labels[k] for k in p_MK.argmax(-1)]
             yield {
                 "row": number,
                 "label": labels[0],
@@ -1098,20 +1294,57 @@ class TreeClassifier:
                 "tree": tree.written(labels),
             }
 
+    def _ids(self, words: Sequence[str]) -> list[int]:
+        return [self._tokenizer.encode(word)[0] for word in words]
+
+    def _read(self, spans: Sequence[Sequence[str]]) -> Array:
+        """Of words that are read one after the other."""
+        longest = max(map(len, spans))
+        _refuse_long(longest, self._settings["context"])
+        words_MT = np.zeros((len(spans), longest), dtype=np.int64)
+        for row_T, words in zip(words_MT, spans):
+            row_T[: len(words)] = self._ids(words)
+        logits_MK: Array = self._graph({"words": words_MT, "lengths": np.array([len(words) for words in spans])})[
+            "logits"
+        ]
+        return logits_MK
+
+    def _built(self, words: Sequence[str], shape: str) -> Array:
+        """Of the root of a tree over words: neighbours in pairs, or each the parent of the one before."""
+        ids, nodes = self._ids(words), list(range(len(words)))
+        if shape == "chain":
+            root_K: Array = self._composed([[node - 1] if node else [] for node in nodes], ids)[-1]
+            return root_K
+        children: list[list[int]] = [[] for _ in nodes]
+        while len(nodes) > 1:
+            pairs = [nodes[at : at + 2] for at in range(0, len(nodes) - 1, 2)]
+            above = range(len(children), len(children) + len(pairs))
+            children += pairs
+            nodes = [*above, *nodes[2 * len(pairs) :]]  # an odd one out waits
+        root_K = self._composed(children, ids)[nodes[0]]
+        return root_K
+
     def _logits(self, tree: _Tree) -> Array:
-        """Of all nodes as they are written; those of one height are composed at once."""
+        """Of all nodes as they are written."""
         children, place = tree.children, list(range(len(tree.children)))
         if self._settings["unary"] == "collapse":
             children, place = _collapsed(children)
         if self._settings["binarise"] != "none":
             children = _binarised(children, self._settings["binarise"])
-        arity, nodes, widest = self._settings["arity"], len(children), max(map(len, children))
+        arity, widest = self._settings["arity"], max(map(len, children))
         if arity is not None and widest > arity:
             raise ValueError(f"a node has {widest} children, and this model takes {arity}")
-        words_N = np.full(nodes, -1, dtype=np.int64)
+        ids = [-1] * len(children)
         for node, word in enumerate(tree.words):
             if word is not None:
-                words_N[place[node]] = self._tokenizer.encode(word)[0]
+                (ids[place[node]],) = self._ids([word])
+        return self._composed(children, ids)[place]
+
+    def _composed(self, children: Sequence[Sequence[int]], ids: Sequence[int]) -> Array:
+        """Of all nodes, the first of which have words (-1: none); those of one height are composed at once."""
+        arity, nodes = self._settings["arity"], len(children)
+        words_N = np.full(nodes, -1, dtype=np.int64)
+        words_N[: len(ids)] = ids
         nothing = np.zeros((nodes + 1, self._settings["width"]), dtype=np.float32)  # the last is for absent children
         states = {name: nothing.copy() for name in self._settings["state"]}
         logits_NK = np.zeros((nodes, len(self.labels)), dtype=np.float32)
@@ -1124,7 +1357,7 @@ class TreeClassifier:
             logits_NK[some] = found["logits"]
             for name, held in states.items():
                 held[some] = found[_AFTER + name]
-        return logits_NK[place]
+        return logits_NK
 
     def generate(self, prompt: str = "", **_: Any) -> str:
         """The trees of the prompt, one a line, with the labels that the model gives."""
@@ -1136,51 +1369,118 @@ class Translator:
 
     def __init__(self, folder: Path, about: Mapping[str, Any], *, int8: bool, threads: int) -> None:
         self.path, self._settings = folder, about["settings"]
-        self.source, self.target = (
-            _Tokenizer(folder / self._settings[side], end_id=self._settings[f"{side}_end"])
-            for side in ("source", "target")
+        settings = self._settings
+        # Of a series, every token is a number; no token of a target is its end symbol.
+        self.target = _Tokenizer(
+            folder / settings["target"], end_id=None if settings["shares_places"] else settings["end"]
         )
+        self.source: _Tokenizer | None = None
+        if settings["source_kind"] == "text":
+            self.source = _Tokenizer(folder / settings["source"], end_id=settings["source_end"])
         self._condition, self._step = (
             Graph(folder / f"{name}.onnx", threads=threads) for name in ("condition", "step")
         )
 
     def predict(self, data: Any) -> Any:
-        """The greedy translation of a text, or of each in a list: that of `statewise predict` with a beam of 1."""
-        if isinstance(data, str):
-            return self.generate(data, sampling=Sampling(temperature=0.0)) if data.strip() else ""
-        return [self.predict(text) for text in data]
+        """The greedy translation of a text, a class or a vector, or of each in a list; of a series, its numbers.
+
+        It is that of `statewise predict` with a beam of 1.
+        """
+        if isinstance(data, list) or (isinstance(data, np.ndarray) and data.ndim == 2):
+            return [self.predict(one) for one in data]
+        if isinstance(data, str) and not data.strip():
+            return ""
+        text = self._written(data, None, Sampling(temperature=0.0), by_step=self._settings["ends"] != "symbol")
+        return [float(number) for number in text.split()] if self._settings["series"] else text
 
     def generate(self, prompt: str = "", *, tokens: int | None = None, sampling: Sampling | None = None) -> str:
         """A sampled translation of the prompt."""
-        settings, end = self._settings, self._settings["target_end"]
         if not prompt.strip():
             raise ValueError("a translation run needs a prompt; give one")
-        ids = self.source.encode(prompt)[: settings["longest_source"]]
-        ids = [*(reversed(ids) if settings["reverse"] else ids), settings["source_end"]]
-        _refuse_long(len(ids), settings["context"])
-        longest = math.ceil(settings["max_ratio"] * (len(ids) - 1)) + settings["extra"]
-        limits = [limit for limit in (settings["most_written"], tokens) if limit is not None]
-        longest = min(longest, *limits) if limits else longest
+        return self._written(prompt, tokens, _checked(sampling, tokens), by_step=False)
+
+    def _read(self, given: Any) -> tuple[Arrays, int]:
+        """What `condition` reads, and how long it is."""
+        settings = self._settings
+        if self.source is not None:
+            ids = self.source.encode(given)[: settings["longest_source"]]
+            ids = [*(reversed(ids) if settings["reverse"] else ids), settings["source_end"]]
+            _refuse_long(len(ids), settings["context"])
+            return {"tokens": np.array([ids])}, len(ids)
+        if settings["source_kind"] == "class":
+            if str(given).strip() not in settings["classes"]:
+                raise ValueError(f"{given!r} is no class that was learned; give one of {settings['classes'][:12]}")
+            return {"tokens": np.array([[settings["classes"].index(str(given).strip())]])}, 1
+        values_I = _numbers(given) if isinstance(given, str) else np.asarray(given, dtype=np.float64)
+        if values_I.shape != (len(settings["mean"]),):
+            raise ValueError(f"a vector has shape {list(values_I.shape)}, expected [{len(settings['mean'])}]")
+        scaled_I = (values_I - np.array(settings["mean"])) / np.array(settings["std"])
+        return {"values": scaled_I[None, None].astype(np.float32)}, 1
+
+    def _written(self, given: Any, tokens: int | None, sampling: Sampling, *, by_step: bool) -> str:
+        """With `by_step`, the likelier of going on and stopping at every step, and then the likeliest symbol."""
+        settings, end = self._settings, self._settings["end"]
+        read, size = self._read(given)
+        wanted = settings.get("longest_learned") or math.ceil(settings["max_ratio"] * (size - 1))
+        limits: list[int] = [wanted + settings["extra"]]
+        if settings["most_written"] is not None:
+            limits.append(settings["most_written"] - (size if settings["shares_places"] else 0))
+        longest = min(limits if tokens is None else [*limits, tokens])
         least = min(settings["min_length"], longest)
-        state = self._condition({"tokens": np.array([ids]), "lengths": np.array([len(ids)])})
+        state = self._condition({**read, "lengths": np.array([size])})
+        if settings["ends"] == "remaining":
+            due = _predicted_length(state.pop("length")[0].astype(np.float64), sampling)
+            state["due_B"] = np.array([due if by_step else min(max(due, least), longest)])
         written: list[int] = []
         seen_V: Array | None = None
         token = end
         while True:
             found = self._step({"tokens": np.array([token]), **state})
             state = {name: found[_AFTER + name] for name in state}
-            logits_V = found["logits"][0]
-            ending = -np.inf if len(written) < least else logits_V[end]
-            if len(written) == longest:
-                logits_V[:] = -np.inf
+            logits_V = found["logits"][0].copy()
+            full = len(written) == longest
             logits_V[settings["never"]] = -np.inf
+            ending = -np.inf if len(written) < least else logits_V[end]
+            if by_step:
+                if full or ending > math.log(0.5):
+                    break
+                ending = -np.inf
+            elif full:
+                logits_V[:] = -np.inf
             logits_V[end] = ending
             seen_V = np.zeros(len(logits_V), dtype=bool) if seen_V is None else seen_V
-            token = choose(logits_V, seen_V=seen_V, position=len(written), sampling=sampling or Sampling())
+            token = choose(logits_V, seen_V=seen_V, position=len(written), sampling=sampling)
             if token == end:
-                return self.target.decode(written)
+                break
             seen_V[token] = True
             written.append(token)
+        return self.target.decode(written)
+
+
+def _predicted_length(parts: Array, sampling: Sampling) -> int:
+    """The median of a mixture of logistic distributions over whole numbers, or a sample of it."""
+    weight_K, location_K, scale_K = np.split(parts, 3)
+    weight_K, location_K, scale_K = _softmax(weight_K), location_K * 16, _softplus(scale_K) * 4 + 0.05
+    below = 0.5
+    if sampling.temperature:
+        words = np.random.SeedSequence([sampling.seed]).generate_state(2, np.uint64)
+        raw = np.random.Philox(key=words, counter=np.zeros(4, dtype=np.uint64)).random_raw(1)
+        below = float((raw[0] >> np.uint64(11)) * 2.0**-53)
+    low, high = -1, max(1, math.ceil(float((location_K + 60 * scale_K).max())))
+    while high - low > 1:
+        middle = (low + high) // 2
+        with np.errstate(over="ignore"):
+            up_to_K = 1 / (1 + np.exp(-(middle + 0.5 - location_K) / scale_K))
+        low, high = (low, middle) if (weight_K * up_to_K).sum() > below else (middle, high)
+    return high
+
+
+def _checked(sampling: Sampling | None, tokens: int | None, *, least: int = 0) -> Sampling:
+    if tokens is not None and tokens < least:
+        raise ValueError(f"tokens = {tokens} is not valid, expected {least} or more")
+    sampling = sampling or Sampling()
+    sampling.check()
+    return sampling
 
 
 def _refuse_long(tokens: int, context: int | None) -> None:
@@ -1198,15 +1498,20 @@ def load(folder: str | Path, *, int8: bool = False, threads: int = 1) -> Any:
     folder = Path(folder)
     try:
         about = json.loads((folder / "export.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{str(folder)!r} is not a folder that `statewise export` wrote") from None
     except ValueError as error:
         raise ValueError(f"{str(folder / 'export.json')!r} is damaged: {error}") from None
+    if not isinstance(about, dict):
+        raise ValueError(f"{str(folder / 'export.json')!r} is damaged: it holds no table")
     if about.get("format") != FORMAT:
         raise ValueError(f"{str(folder)!r} has format {about.get('format')}, expected {FORMAT}; export the run again")
     if int8 and "int8" not in about:
         raise ValueError(f"{str(folder)!r} has no int8 graphs; export the run again, with them")
-    return _RUNS[about["task"]](folder, about, int8=int8, threads=threads)
+    try:
+        return _RUNS[about["task"]](folder, about, int8=int8, threads=threads)
+    except (KeyError, TypeError, OSError) as error:
+        raise ValueError(f"{str(folder)!r} is not complete: {error}; export the run again") from None
 
 
 _RUNS: dict[str, Callable[..., Any]] = {
@@ -1224,7 +1529,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run an exported model without PyTorch.")
     parser.add_argument("folder", nargs="?", default=Path(__file__).parent, help="what `statewise export` wrote")
     parser.add_argument("--prompt", "-p", default="", help="the text to continue, or the input to answer")
-    parser.add_argument("--tokens", "-n", type=int, default=300, help="at most so many new tokens")
+    parser.add_argument(
+        "--tokens", "-n", type=int, help="at most so many new tokens (300), or time steps of a forecast"
+    )
     parser.add_argument("--int8", action="store_true", help="use the smaller graphs")
     for name, kind, default in (
         ("temperature", float, 0.8),
@@ -1241,10 +1548,10 @@ def main() -> int:
     try:
         run = load(asked.folder, int8=asked.int8)
         if not isinstance(run, LanguageModel):
-            print(run.generate(asked.prompt, sampling=sampling))
+            print(run.generate(asked.prompt, tokens=asked.tokens, sampling=sampling))
             return 0
         print(asked.prompt, end="")
-        for piece, _ in run.stream(asked.prompt, tokens=asked.tokens, sampling=sampling, stop=asked.stop):
+        for piece, _ in run.stream(asked.prompt, tokens=asked.tokens or 300, sampling=sampling, stop=asked.stop):
             print(piece, end="", flush=True)
         print()
     except ValueError as error:

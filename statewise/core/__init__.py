@@ -11,6 +11,7 @@ from statewise.core.context import Tool as Tool
 from statewise.core.context import is_known as is_known
 from statewise.core.context import is_observed as is_observed
 from statewise.core.context import is_symbolic as is_symbolic
+from statewise.core.context import kept_loop as kept_loop
 from statewise.core.context import lens as lens
 from statewise.core.context import observe as observe
 from statewise.core.context import scope as scope

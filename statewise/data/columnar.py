@@ -1,4 +1,4 @@
-"""Parquet, Arrow and Feather files: whole, as a table, or the texts of one column, a few rows at a time."""
+"""Parquet, Arrow and Feather files, whole; and the texts of one column of these or of a dataset, a few at a time."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,19 +7,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from statewise.data.dataset import HubName, batches, open_dataset
+from statewise.data.dataset import is_columnar as is_columnar
 from statewise.data.lines import Where
 from statewise.data.table import Column, no_column
 from statewise.specs import UserError, optional, setting
 
-_ENDINGS = (".parquet", ".arrow", ".feather")
 _SETTING = "data.text_column"
 _ROWS, _ALL_ROWS = 256, 1 << 16  # of a batch; texts may be long
 _BUFFER = 1 << 20  # bytes: a Parquet column is read page by page
-
-
-def is_columnar(path: str | Path) -> bool:
-    """Whether a path ends as that of a Parquet, Arrow or Feather file."""
-    return str(path).lower().endswith(_ENDINGS)
 
 
 def read_columnar(path: Path) -> Any:
@@ -31,18 +27,18 @@ def read_columnar(path: Path) -> Any:
         return _pyarrow().Table.from_batches(file.batches(None), schema=file.schema)
 
 
-def text_bytes(path: Path, column: Column) -> int:
+def text_bytes(path: Path | HubName, column: Column) -> int:
     """UTF-8 bytes of all texts of a column."""
     compute = _pyarrow(".compute")
     with _opened(path) as file:
         return sum(compute.sum(compute.binary_length(cells)).as_py() or 0 for cells in _cells(file, column))
 
 
-def read_texts(path: Path, column: Column) -> Iterator[str]:
+def read_texts(path: Path | HubName, column: Column) -> Iterator[str]:
     """The texts of a column, with `\\n` line ends and without byte-order marks."""
     with _opened(path) as file:
         for row, cell in enumerate(chain.from_iterable(_cells(file, column))):
-            yield _text(cell, Where(str(path), row, "row"))
+            yield _text(cell, Where(file.name, row, "row"))
 
 
 def _text(cell: Any, where: Where) -> str:
@@ -60,7 +56,7 @@ def _text(cell: Any, where: Where) -> str:
 class _File(NamedTuple):
     """An open file. `batches` are its rows in order, with one column at least (by name) or all (None)."""
 
-    path: Path
+    name: str
     schema: Any
     batches: Callable[[str | None], Iterator[Any]]
 
@@ -70,14 +66,18 @@ def _pyarrow(module: str = "") -> Any:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[_File]:
+def _opened(path: Path | HubName) -> Iterator[_File]:
+    if isinstance(path, HubName):
+        dataset = open_dataset(path.name, split=path.split, config=path.config)
+        yield _File(str(path), dataset.features.arrow_schema, partial(batches, dataset, size=_ROWS))
+        return
     with _refusing(path):
         if path.suffix.lower() == ".parquet":
             with _pyarrow(".parquet").ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER) as parquet:
-                yield _File(path, parquet.schema_arrow, partial(_parquet, parquet))
+                yield _File(str(path), parquet.schema_arrow, partial(_parquet, parquet))
         else:
             with _pyarrow().memory_map(str(path)) as mapped:
-                yield _File(path, _arrow(mapped)[0], lambda _: _arrow(mapped)[1])
+                yield _File(str(path), _arrow(mapped)[0], lambda _: _arrow(mapped)[1])
 
 
 @contextmanager
@@ -120,15 +120,15 @@ def _cells(file: _File, column: Column) -> Iterator[Any]:
     if name.isdecimal() and name not in names and int(name) < len(names):
         name = names[int(name)]
     if name not in names:
-        raise no_column(str(file.path), {_SETTING: str(column)}, _first_cells(file))
+        raise no_column(file.name, {_SETTING: str(column)}, _first_cells(file))
     kind = file.schema.field(name).type
     for one in inner:
         if not pyarrow.types.is_struct(kind) or kind.get_field_index(one) < 0:
-            raise UserError(f"{str(file.path)!r}: column {name!r} holds no {one!r}, it holds {kind}")
+            raise UserError(f"{file.name!r}: column {name!r} holds no {one!r}, it holds {kind}")
         kind = kind.field(one).type
     if not _is_text(kind):
         raise UserError(
-            f"{str(file.path)!r}: column {column!r} holds {kind}, expected text",
+            f"{file.name!r}: column {column!r} holds {kind}, expected text",
             fix=f"name the column of the text ({', '.join(names)}): {setting(_SETTING, 'COLUMN')}",
         )
     for batch in file.batches(name):

@@ -23,7 +23,7 @@ def files_at(path: Path) -> list[Path]:
             )
         if str(path).startswith("hub:"):
             raise UserError(
-                f"{str(path)!r} names a dataset of rows, and one running text is read here",
+                f"{str(path)!r} names a dataset of rows, and a file is read here",
                 fix="save it as a file first, as in Dataset.to_parquet('texts.parquet'), and name that",
             )
         beside = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]

@@ -2,40 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from statewise.data.columnar import is_columnar, read_columnar
+from statewise.data.dataset import NEEDED_BY, open_dataset
+from statewise.data.dataset import HubName as HubName
+from statewise.data.dataset import hub_name as hub_name
 from statewise.data.lines import Examples, Where
 from statewise.data.table import Column, Row, TableOptions, no_column, read_table
 from statewise.specs import UserError, nearest, optional
 
-_HUB = "hub:"
 _SHOWN = 256  # rows to guess by which column is meant
-
-
-class HubName(NamedTuple):
-    """`hub:NAME`, `hub:NAME:SPLIT` or `hub:NAME:CONFIG:SPLIT`; a name may be a folder."""
-
-    name: str
-    config: str | None
-    split: str
-
-
-def hub_name(path: str | Path) -> HubName | None:
-    """The dataset that a path names (a Parquet or Arrow file is one), or None if it is an ordinary path."""
-    text = str(path)
-    if is_columnar(text) and not text.startswith(_HUB):
-        return HubName(text, None, "train")
-    if not text.startswith(_HUB):
-        return None
-    match text.removeprefix(_HUB).split(":"):
-        case [str(name)] if name:
-            return HubName(name, None, "train")
-        case [str(name), str(split)] if name and split:
-            return HubName(name, None, split)
-        case [str(name), str(config), str(split)] if name and config and split:
-            return HubName(name, config, split)
-    raise UserError(f"{text!r} names no dataset", fix="write hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT")
 
 
 def read_hub(
@@ -52,26 +29,10 @@ def read_hub(
     Where one is named by its number from 0, or none is named (None), rows hold all columns in the dataset's order.
     As a mapping, `columns` also says which setting names each column.
     """
-    datasets = optional("datasets", extra="hub", needed_by="Hugging Face datasets, Parquet and Arrow files")
     if is_columnar(name_or_path):
-        dataset = datasets.Dataset(read_columnar(Path(name_or_path)))
-        return dataset_rows(dataset, columns, name=str(name_or_path))
-    try:
-        saved = any(Path(name_or_path, name).exists() for name in ("dataset_info.json", "dataset_dict.json"))
-        if saved and data_files is None:
-            dataset = datasets.load_from_disk(str(name_or_path))
-        else:
-            dataset = datasets.load_dataset(str(name_or_path), config, data_files=data_files)
-    except Exception as error:  # the library passes on the errors of its many backends
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise UserError(
-            f"the dataset {str(name_or_path)!r} cannot be loaded: {reason[0]}",
-            fix="name a folder, a dataset of the hub, or csv, json or text files",
-        ) from None
-    if isinstance(dataset, dict):
-        if split not in dataset:
-            raise UserError(f"the dataset {str(name_or_path)!r} has no split {split!r}", fix=nearest(split, dataset))
-        dataset = dataset[split]
+        datasets = optional("datasets", extra="hub", needed_by=NEEDED_BY)
+        return dataset_rows(datasets.Dataset(read_columnar(Path(name_or_path))), columns, name=str(name_or_path))
+    dataset = open_dataset(name_or_path, split=split, config=config, data_files=data_files)
     return dataset_rows(dataset, columns, name=str(name_or_path), part=f" {split}")
 
 

@@ -4,7 +4,7 @@ T time, C channels, X covariates.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from statewise.data.series import Series
 from statewise.data.split import Span
+from statewise.runtime import CALENDAR
 from statewise.specs import UserError, nearest
 
 
@@ -94,22 +95,7 @@ def _mean_and_std(values_N: NDArray[np.float64]) -> tuple[float | None, float | 
     return (float(seen_N[0]), None) if still else (mean, std)
 
 
-def _within(time_T: NDArray[Any], whole: str, part: str) -> NDArray[np.float64]:
-    """The number of `part`s since the start of the `whole` at each time."""
-    passed_T: NDArray[Any] = time_T.astype(f"datetime64[{part}]") - time_T.astype(f"datetime64[{whole}]")
-    return passed_T.astype(np.float64)
-
-
-# Each from -1/2 to 1/2 over the calendar's range.
-_CALENDAR: dict[str, Callable[[NDArray[Any]], NDArray[np.float64]]] = {
-    "minute": lambda time_T: _within(time_T, "h", "m") / 59 - 0.5,
-    "hour": lambda time_T: _within(time_T, "D", "h") / 23 - 0.5,
-    # The first day of the epoch was a Thursday; Monday is 0.
-    "weekday": lambda time_T: (time_T.astype("datetime64[D]").astype(np.int64) + 3) % 7 / 6 - 0.5,
-    "day": lambda time_T: _within(time_T, "M", "D") / 30 - 0.5,
-    "month": lambda time_T: _within(time_T, "Y", "M") / 11 - 0.5,
-}
-TIME_FEATURES = ("t", *_CALENDAR)
+TIME_FEATURES = ("t", *CALENDAR)
 
 
 def with_time_features(series: Series, features: Sequence[str], *, until: int | None = None) -> Series:
@@ -132,6 +118,6 @@ def with_time_features(series: Series, features: Sequence[str], *, until: int | 
                 fix="use t, or a time column with dates",
             )
         else:
-            added.append(_CALENDAR[name](series.time_T))
+            added.append(CALENDAR[name](series.time_T))
     covariates_TX = np.column_stack([series.covariates_TX, *added])
     return replace(series, covariates_TX=covariates_TX, covariates=(*series.covariates, *features))

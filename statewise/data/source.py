@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from statewise.data.columnar import is_columnar, read_texts, text_bytes
+from statewise.data.columnar import read_texts, text_bytes
+from statewise.data.dataset import HUB, HubName, hub_name, is_columnar
 from statewise.data.file import STDIN, files_at
 from statewise.data.table import Column
 from statewise.data.text import PIECE, Piece, at_borders, between, num_bytes, read_text, split_documents
@@ -18,10 +19,10 @@ EMBEDDED = "pydoc_data.topics"
 
 
 class Origin(NamedTuple):
-    """One file, one column of a Parquet or Arrow file, or one text in memory (`path` is None)."""
+    """One file, one column of a Parquet or Arrow file or of a dataset, or one text in memory (`path` is None)."""
 
     size: int
-    path: Path | None = None
+    path: Path | HubName | None = None
     text: str = ""
     column: Column | None = None
 
@@ -30,6 +31,7 @@ class Origin(NamedTuple):
         if self.path is None:
             yield iter((self.text,))
         elif self.column is None:
+            assert isinstance(self.path, Path)
             yield read_text(self.path, piece=piece)
         else:
             for text in read_texts(self.path, self.column):
@@ -64,8 +66,11 @@ class Source(NamedTuple):
             digest.update(b"%d:" % origin.size)
             if origin.path is None:
                 digest.update(origin.text.encode())
-            else:
+            elif isinstance(origin.path, Path):
                 digest.update(file_sha256(origin.path).encode())
+            else:
+                for chunks in origin.texts(piece=PIECE):
+                    digest.update(measure(Piece(chunk, False) for chunk in chunks).sha256.encode())
             if origin.column is not None:
                 digest.update(f":{origin.column}:".encode())
         return digest.hexdigest()
@@ -104,9 +109,9 @@ def open_source(
 ) -> Source:
     """Find the files of `paths`; texts are not read yet, except standard input, which is copied to `spool`.
 
-    Of a Parquet or Arrow file each row of `text_column` is a text, and only their sizes are read. No paths at all:
-    the embedded corpus. A `spool` that exists already is read instead of standard input, so that a resumed run sees
-    the same text.
+    Of a Parquet or Arrow file, or of a dataset (`hub:NAME:SPLIT`), each row of `text_column` is a text, and only their
+    sizes are read. No paths at all: the embedded corpus. A `spool` that exists already is read instead of standard
+    input, so that a resumed run sees the same text.
     """
     if separator is not None:
         separator = separator.replace("\r\n", "\n").replace("\r", "\n")
@@ -116,7 +121,14 @@ def open_source(
         raise UserError("standard input '-' is named twice", fix="it can be read only once; name it once")
     origins: list[Origin] = []
     for path in paths:
-        origins += _spooled(spool) if path == STDIN else [_origin(file, text_column) for file in files_at(Path(path))]
+        if path == STDIN:
+            origins += _spooled(spool)
+        elif path.startswith(HUB):
+            name = hub_name(path)
+            assert name is not None
+            origins.append(Origin(text_bytes(name, text_column), name, column=text_column))
+        else:
+            origins += [_origin(file, text_column) for file in files_at(Path(path))]
     source = Source(", ".join(paths), tuple(origins), separator)
     if not source.size:
         raise UserError(f"{source.name!r} holds no text", fix="name a file or a folder with UTF-8 text in it")

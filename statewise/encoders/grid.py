@@ -66,7 +66,7 @@ class GridEncoder(Encoder, Stacked):
         if x_BHWI.dim() != 4 or x_BHWI.shape[3] != self.input_width or 0 in x_BHWI.shape:
             wanted = f"a non-empty [batch, height, width, {self.input_width}]"
             raise UserError(f"input has shape {list(x_BHWI.shape)}, expected {wanted}")
-        if sizes_B2 is not None and (sizes_B2.shape != (len(x_BHWI), 2) or sizes_B2.is_floating_point()):
+        if sizes_B2 is not None and (sizes_B2.shape != (x_BHWI.shape[0], 2) or sizes_B2.is_floating_point()):
             raise UserError(f"sizes must be {len(x_BHWI)} pairs of whole numbers; got shape {list(sizes_B2.shape)}")
         if sizes_B2 is not None:
             x_BHWI = x_BHWI.masked_fill(~_inside(x_BHWI, sizes_B2), 0.0)
@@ -89,7 +89,7 @@ def seen_order(corner: str, height: int, width: int) -> Tensor:
 def _turn(x: Tensor, corner: str, sizes_B2: Tensor | None) -> Tensor:
     """So that this corner is the upper left one; and back again."""
     vertical, horizontal = corner.split("_")
-    height_B, width_B = (None, None) if sizes_B2 is None else sizes_B2.unbind(1)
+    height_B, width_B = (None, None) if sizes_B2 is None else (sizes_B2[:, 0], sizes_B2[:, 1])
     if vertical == "lower":
         x = reverse_rows(x, height_B)
     if horizontal == "right":

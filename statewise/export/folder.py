@@ -21,7 +21,7 @@ from statewise.disk import make_folder, write
 from statewise.export.graph import Graph, condition, flat, grows, quiet, step_graph, trace, traced_sequence
 from statewise.export.proof import Call, Proof, prove, prove_whole, session, step_times
 from statewise.export.scan import scan_over
-from statewise.models import ConditionalMachine, TokenMachine
+from statewise.models import TokenMachine
 from statewise.specs import UserError, option, optional
 from statewise.tasks import Port, Portable, Run
 
@@ -81,8 +81,8 @@ def export_run(
         if int8:
             about["int8"] = _int8_graphs(portable, files, sequence)
     whole = portable.whole
-    if isinstance(portable.machine, ConditionalMachine):
-        whole = condition(portable.machine, vocab=portable.source_vocab)
+    if portable.machine is not None and portable.source is not None:
+        whole = condition(portable.machine, portable.source)
     if whole is not None:
         if to == "pt2":
             raise UserError(f"a {run.spec.task} run has no pt2 form", fix=option("to", "onnx"))

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import Machine, State, leaves, lens, map_state
-from statewise.models import ConditionalMachine, TokenMachine, longest_context
+from statewise.models import ConditionalMachine, EndAsToken, RemainingLength, TokenMachine, longest_context
 from statewise.specs import UserError, option, optional
-from statewise.tasks import Axes, Port, Whole, given_a_source
+from statewise.tasks import Axes, Port, Sample, Whole, given_a_source
 
 OPSET = 20  # onnxruntime reads it since 1.17
 AFTER = "after."  # prefix of the names of the state that a graph returns
@@ -70,33 +70,39 @@ def sample(machine: Machine[Any], rows: int, read: int, time: int, *, seed: int 
 
 
 @final
-class Condition(nn.Module):
-    """A decoder's reading of its source: tokens and lengths to the leaves of the state that it begins with."""
+class _Condition(nn.Module):
+    """A source and its lengths to the leaves of the state that writing begins with; and what a length is made of."""
 
-    def __init__(self, machine: ConditionalMachine[Any]) -> None:
+    def __init__(self, machine: ConditionalMachine[Any] | EndAsToken[Any]) -> None:
         super().__init__()
         self.machine = machine
 
-    def forward(self, source_BS: Tensor, lengths_B: Tensor) -> tuple[Tensor, ...]:
-        return tuple(leaf for _, leaf in leaves(self.machine.condition(source_BS, lengths_B)))
+    def forward(self, source: Tensor, lengths_B: Tensor) -> tuple[Tensor, ...]:
+        if isinstance(self.machine, ConditionalMachine):
+            return tuple(leaf for _, leaf in leaves(self.machine.condition(source, lengths_B)))
+        summary_BD, state = self.machine.model.condition(source, lengths_B)
+        parts = tuple(leaf for _, leaf in leaves(state))
+        model = self.machine.model
+        return (*parts, model.length(summary_BD)) if isinstance(model, RemainingLength) else parts
 
 
-def condition(machine: ConditionalMachine[Any], *, vocab: int) -> Whole:
-    """The graph of a decoder's source, named by the paths of its state."""
-
-    def source(rows: int, time: int, generator: torch.Generator) -> tuple[Tensor, ...]:
-        lengths_B = torch.randint(1, time + 1, (rows,), generator=generator)
-        lengths_B[0] = time
-        return torch.randint(vocab, (rows, time), generator=generator), lengths_B
-
+def condition(machine: Machine[Any], source: Sample) -> Whole:
+    """The graph of what is read before writing begins, named by the paths of its state."""
+    assert isinstance(machine, ConditionalMachine | EndAsToken)
     paths = [path for path, _ in leaves(begun(machine, 1))]
+    outputs: list[tuple[str, Axes]] = [
+        (path, {0: "batch", **axes}) for path, axes in zip(paths, free_axes(machine), strict=True)
+    ]
+    if isinstance(machine, EndAsToken) and isinstance(machine.model, RemainingLength):
+        outputs.append(("length", {0: "batch"}))
+    tokens = not source(1, 1, torch.Generator())[0].is_floating_point()
     return Whole(
         "condition",
-        Condition(machine),
-        inputs=[("tokens", {0: "batch", 1: "source"}), ("lengths", {0: "batch"})],
-        outputs=[(path, {0: "batch", **axes}) for path, axes in zip(paths, free_axes(machine))],
+        _Condition(machine),
+        inputs=[("tokens" if tokens else "values", {0: "batch", 1: "source"}), ("lengths", {0: "batch"})],
+        outputs=outputs,
         sample=source,
-        longest=longest_context(machine.reader),
+        longest=longest_context(machine.reader if isinstance(machine, ConditionalMachine) else machine),
     )
 
 
@@ -198,7 +204,7 @@ def trace(module: nn.Module, ports: Sequence[Port], outputs: Sequence[tuple[str,
                 dynamo=True,
                 verbose=False,
                 opset_version=OPSET,
-                dynamic_shapes=(free[0], free[1:]) if _takes_any(module) else free,
+                dynamic_shapes=(free[0], free[1:]) if free[1:] and _takes_any(module) else free,
                 input_names=[port.name for port in ports],
                 output_names=[name for name, _ in outputs],
                 custom_translation_table={torch.ops.aten.searchsorted.Tensor: _searchsorted},

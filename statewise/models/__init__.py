@@ -57,6 +57,7 @@ from statewise.models.markov import MarkovState as MarkovState
 from statewise.models.reader import Encoded as Encoded
 from statewise.models.reader import OneWay as OneWay
 from statewise.models.reader import Reader as Reader
+from statewise.models.remaining_length import RemainingLength as RemainingLength
 from statewise.models.row_cost import RowFlops as RowFlops
 from statewise.models.row_cost import pair_flops as pair_flops
 from statewise.models.row_cost import row_bytes as row_bytes
@@ -73,6 +74,7 @@ from statewise.models.tagger import WordEntry as WordEntry
 from statewise.models.tagger import Words as Words
 from statewise.models.tagger import build_tagger as build_tagger
 from statewise.models.tagger import is_constrained as is_constrained
+from statewise.models.termination import BernoulliStop as BernoulliStop
 from statewise.models.termination import EndAsToken as EndAsToken
 from statewise.models.termination import EndSymbol as EndSymbol
 from statewise.models.termination import Terminating as Terminating

@@ -17,6 +17,7 @@ from statewise.models.head import BernoulliHead, RealHead
 from statewise.models.reader import Reader
 from statewise.models.real_head import Gaussian, Student
 from statewise.models.stack import Stack, StackState
+from statewise.runtime import future_bits
 from statewise.specs import UserError
 
 
@@ -53,14 +54,18 @@ class Forecaster(nn.Module, ABC):
         horizon: int,
         levels: Sequence[float] = (),
         paths: int = 0,
-        generator: torch.Generator | None = None,
+        seed: int = 0,
+        first_row: int = 0,
     ) -> Forecast:
-        """`horizon` time steps; `past` must hold the covariates of all of them. No gradient passes."""
-        return self._forecast(past, horizon, levels, paths, generator)
+        """`horizon` time steps; `past` must hold the covariates of all of them. No gradient passes.
+
+        A sampled future is a function of the seed, its number and its row, counted from `first_row`.
+        """
+        return self._forecast(past, horizon, levels, paths, seed, first_row)
 
     @abstractmethod
     def _forecast(
-        self, past: Past, horizon: int, levels: Sequence[float], paths: int, generator: torch.Generator | None
+        self, past: Past, horizon: int, levels: Sequence[float], paths: int, seed: int, first_row: int
     ) -> Forecast: ...
 
 
@@ -133,7 +138,7 @@ class DirectForecaster(Forecaster):
         return params, shift_BHC
 
     def _forecast(
-        self, past: Past, horizon: int, levels: Sequence[float], paths: int, generator: torch.Generator | None
+        self, past: Past, horizon: int, levels: Sequence[float], paths: int, seed: int, first_row: int
     ) -> Forecast:
         """Beyond the trained horizon it continues from its own mean, without uncertainty."""
         covariates_BTX = _ahead(past.covariates_BTX, 0, self.context + self.horizon)
@@ -252,13 +257,20 @@ class RecursiveForecaster(Forecaster):
         mean = self.head.mean(params)
         return mean.round() if isinstance(self.head, BernoulliHead) else mean + shift
 
+    def drawn(self, y: Tensor, uniform: Tensor) -> Tensor:
+        """A sample of it, out of two numbers in [0, 1) for each channel."""
+        params, shift = self.distribution(y)
+        return self.head.drawn(params, uniform) + shift
+
     def fed(self, y: Tensor, *, sample: bool, generator: torch.Generator | None = None) -> Tensor:
         """That value as an input, marked as observed."""
-        value = self.value(y, sample=sample, generator=generator)
+        return self._marked(self.value(y, sample=sample, generator=generator))
+
+    def _marked(self, value: Tensor) -> Tensor:
         return torch.cat([value, torch.ones_like(value)], -1) if self.gaps else value
 
     def _forecast(
-        self, past: Past, horizon: int, levels: Sequence[float], paths: int, generator: torch.Generator | None
+        self, past: Past, horizon: int, levels: Sequence[float], paths: int, seed: int, first_row: int
     ) -> Forecast:
         """With `paths`, mean and quantiles of sampled futures; otherwise the mean is fed back."""
         length = past.values_BLC.shape[1]
@@ -267,17 +279,23 @@ class RecursiveForecaster(Forecaster):
         outputs_BLD, state = self.machine(x_BLI)
         y_BD, ahead_BHX = outputs_BLD[:, -1], next_BTX[:, length:]
         batch = len(y_BD)
+        row_B, path_B = (part.flatten() for part in _grid(batch, paths, device=y_BD.device))
         if paths:
-            index = torch.arange(batch, device=y_BD.device).repeat(paths)
-            y_BD, state, ahead_BHX = y_BD[index], rows(state, index), ahead_BHX[index]
+            y_BD, state, ahead_BHX = y_BD[row_B], rows(state, row_B), ahead_BHX[row_B]
+        draw_C2 = torch.arange(2 * self.channels, device=y_BD.device).view(self.channels, 2)
         found, first = [], None
         for k in range(horizon):
             if k == 0 or not paths:
                 params, shift = self.distribution(y_BD)
                 mean = self.head.mean(params) + shift
                 first = mean[:batch] if first is None else first
-            fed = self.fed(y_BD, sample=bool(paths), generator=generator)
-            found.append(fed[:, : self.channels] if paths else mean)
+            value = self.value(y_BD, sample=False)
+            if paths:
+                place_C2 = draw_C2 + k * draw_C2.numel()
+                bits = future_bits(seed, first_row + row_B[:, None, None], path_B[:, None, None], place_C2)
+                value = self.drawn(y_BD, bits.double() * 2.0**-53)
+            found.append(value if paths else mean)
+            fed = self._marked(value)
             if k + 1 < horizon:
                 y_BD, state = self.machine.step(torch.cat([fed, ahead_BHX[:, k].to(fed)], dim=-1), state)
         found_BHC = torch.stack(found, dim=1)
@@ -289,6 +307,12 @@ class RecursiveForecaster(Forecaster):
         mean_BHC[:, 0] = first  # the first time step needs no samples
         quantile_BHCQ = _quantiles(draws_SBHC, levels)
         return Forecast(mean_BHC, quantile_BHCQ, draws_SBHC)
+
+
+def _grid(batch: int, paths: int, *, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Rows and paths, all rows of a path together."""
+    row_SB, path_SB = torch.meshgrid(torch.arange(batch), torch.arange(max(1, paths)), indexing="xy")
+    return row_SB.to(device), path_SB.to(device)
 
 
 def _quantiles(draws_S: Tensor, levels: Sequence[float]) -> Tensor:

@@ -66,13 +66,27 @@ class Head(Described, ABC, Generic[P]):
         """One sample for each element. No gradient passes."""
 
 
-class RealHead(Head[P]):
-    """A head for real values: `nats`, `mean`, `quantile` and `sample` are all `[..., C]`."""
-
-    project: Projection
+class ValueHead(Head[P]):
+    """A head for what a forecaster feeds back to itself: `mean`, `drawn` and `sample` are all `[..., C]`."""
 
     @abstractmethod
     def mean(self, params: P) -> Tensor: ...
+
+    @abstractmethod
+    def drawn(self, params: P, uniform: Tensor) -> Tensor:
+        """One sample for each element, out of two numbers in [0, 1): `uniform` is `[..., C, 2]`, in float64."""
+
+    @torch.no_grad()
+    def sample(self, params: P, generator: torch.Generator | None = None) -> Tensor:
+        like = self.mean(params)
+        uniform = torch.rand(*like.shape, 2, generator=generator, dtype=torch.float64, device=like.device)
+        return self.drawn(params, uniform)
+
+
+class RealHead(ValueHead[P]):
+    """A head for real values: `nats` and `quantile` are `[..., C]`, too."""
+
+    project: Projection
 
     @abstractmethod
     def quantile(self, params: P, q: float) -> Tensor:
@@ -163,7 +177,7 @@ class ScalarHead(Head[Tensor]):
 
 
 @final
-class BernoulliHead(ScalarHead):
+class BernoulliHead(ScalarHead, ValueHead[Tensor]):
     """Logits `[..., C]`; the nats of a frame are the sum over its bits."""
 
     loss: ClassVar[str] = "nats"
@@ -176,9 +190,8 @@ class BernoulliHead(ScalarHead):
         """The probability of each bit."""
         return params.sigmoid()
 
-    @torch.no_grad()
-    def sample(self, params: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        return torch.bernoulli(params.sigmoid(), generator=generator)
+    def drawn(self, params: Tensor, uniform: Tensor) -> Tensor:
+        return (uniform[..., 0] < params.sigmoid()).to(params)
 
 
 @final

@@ -39,10 +39,9 @@ class PointHead(ScalarHead, RealHead[Tensor]):
             fix="train with a gaussian, student or quantile head",
         )
 
-    @torch.no_grad()
-    def sample(self, params: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def drawn(self, params: Tensor, uniform: Tensor) -> Tensor:
         """The point itself: a roll-out of a point head is not random."""
-        return params.detach()
+        return params
 
 
 class _ScaledHead(RealHead[P]):
@@ -90,9 +89,11 @@ class GaussianHead(_ScaledHead[Gaussian]):
         below: Tensor = torch.special.ndtr((value - params.mean) / params.scale)
         return below
 
-    @torch.no_grad()
-    def sample(self, params: Gaussian, generator: torch.Generator | None = None) -> Tensor:
-        return torch.normal(params.mean, params.scale, generator=generator)
+    def drawn(self, params: Gaussian, uniform: Tensor) -> Tensor:
+        """`cos(2πv) · √(-2 log u)` (Box and Muller 1958)."""
+        u, v = uniform.unbind(-1)
+        z = (-2 * (1 - u).log()).sqrt() * torch.cos(2 * math.pi * v)
+        return params.mean + z.to(params.scale) * params.scale
 
 
 class Student(NamedTuple):
@@ -128,14 +129,11 @@ class StudentHead(_ScaledHead[Student]):
         z = (value - params.location) / params.scale
         return student_t.cdf(z, params.freedom).to(params.scale)
 
-    @torch.no_grad()
-    def sample(self, params: Student, generator: torch.Generator | None = None) -> Tensor:
-        """`cos(2πv) · √(ν (u^(-2/ν) - 1))` of two uniforms (Bailey 1994): Box and Muller's method for the t."""
+    def drawn(self, params: Student, uniform: Tensor) -> Tensor:
+        """`cos(2πv) · √(ν (u^(-2/ν) - 1))` (Bailey 1994): Box and Muller's method for the t."""
+        u, v = uniform.unbind(-1)
         freedom = params.freedom.double()
-        u, v = (
-            torch.rand(freedom.shape, generator=generator, dtype=torch.float64, device=freedom.device) for _ in range(2)
-        )
-        radius = (freedom * torch.expm1(-2 / freedom * torch.log1p(-u))).sqrt()
+        radius = (freedom * torch.expm1(-2 / freedom * (1 - u).log())).sqrt()
         z = radius * torch.cos(2 * math.pi * v)
         return params.location + z.to(params.scale) * params.scale
 
@@ -202,16 +200,14 @@ class QuantileHead(RealHead[Tensor]):
             )
         return self._at(params, params.new_full(params.shape[:-1], q))
 
-    @torch.no_grad()
-    def sample(self, params: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        u = torch.rand(params.shape[:-1], generator=generator, dtype=params.dtype, device=params.device)
-        return self._at(params, u)
+    def drawn(self, params: Tensor, uniform: Tensor) -> Tensor:
+        return self._at(params, uniform[..., 0].to(params))
 
     def _at(self, params: Tensor, u: Tensor) -> Tensor:
         if len(self.levels) == 1:
             return params[..., 0]
         level_Q = self.level_Q.to(params)
-        above = torch.searchsorted(level_Q, u.contiguous()).clamp(1, len(self.levels) - 1)
+        above = (level_Q < u[..., None]).sum(-1).clamp(1, len(self.levels) - 1)
         share = ((u - level_Q[above - 1]) / (level_Q[above] - level_Q[above - 1])).clamp(0, 1)
         left, right = (params.gather(-1, index[..., None]).squeeze(-1) for index in (above - 1, above))
         return torch.lerp(left, right, share)

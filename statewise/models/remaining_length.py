@@ -147,8 +147,9 @@ class RemainingLength(Terminating[RemainingState]):
         """Of symbols only: the end was decided before the first of them."""
         return F.pad(wide(outputs[..., :-1]).log_softmax(-1), (0, 1), value=-torch.inf)
 
-    def over(self, state: RemainingState) -> Tensor:
-        return state.due_B == OVER
+    def over(self, state: RemainingState, time: int = 1) -> Tensor:
+        to_go_BT = state.due_B[:, None] - torch.arange(1, time + 1, device=state.due_B.device)
+        return (to_go_BT <= OVER) & (state.due_B >= OVER)[:, None]
 
     def predicted_length(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor:
         half_B = torch.full_like(summary_BD[:, 0], 0.5)
@@ -158,7 +159,7 @@ class RemainingLength(Terminating[RemainingState]):
         return self._length(summary_BD).log_probability(state.due_B)
 
     def stops(self, outputs_BV: Tensor, state: RemainingState, *, uniform_B: Tensor | None = None) -> Tensor:
-        return self.over(state)
+        return state.due_B == OVER
 
     def _length(self, summary_BD: Tensor) -> WholeLogistic:
         with no_autocast(summary_BD):  # whole numbers want more digits than a half precision has

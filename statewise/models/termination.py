@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Machine, State, check_input, unroll
+from statewise.core import Machine, State, check_input, is_known
 from statewise.layers import Dropout, Embedding
 from statewise.models.head import TiedHead
 from statewise.models.token_machine import TokenMachine
@@ -118,8 +118,8 @@ class Terminating(Machine[S], Generic[S]):
     def log_chances(self, outputs: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def over(self, state: S) -> Tensor | None:
-        """`[B]`: whether the last symbol was read, where the state knows it; None: the outputs decide."""
+    def over(self, state: S, time: int = 1) -> Tensor | None:
+        """`[B, T]`: whether it is over after each of `time` symbols from a state on, where that knows it; or None."""
 
     @abstractmethod
     def predicted_length(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
@@ -152,7 +152,7 @@ class Terminating(Machine[S], Generic[S]):
         y_BPD, state = self.features(prompt_BP, None, lengths_B)
         if lengths_B is None:
             return y_BPD[:, -1], state
-        if bool((lengths_B < 1).any()):
+        if is_known(lengths_B) and bool((lengths_B < 1).any()):
             raise UserError("a prompt is empty", fix=f"begin it with a symbol; {self.edge}, the edge, is always there")
         return y_BPD[torch.arange(y_BPD.shape[0], device=y_BPD.device), lengths_B - 1], state
 
@@ -201,7 +201,7 @@ class _EndsByOutput(Terminating[State]):
     def told(self, prompt: int, length: int) -> Tensor | None:
         return None
 
-    def over(self, state: State) -> Tensor | None:
+    def over(self, state: State, time: int = 1) -> Tensor | None:
         return None
 
     def predicted_length(self, summary_BD: Tensor, uniform_B: Tensor | None = None) -> Tensor | None:
@@ -309,13 +309,22 @@ class EndAsToken(TokenMachine[S]):
         return self.model.init_state(batch)
 
     def forward(self, tokens_BT: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
-        return unroll(self.step, tokens_BT, self.init_state(tokens_BT.shape[0]) if state is None else state, lengths_B)
+        state = self.init_state(tokens_BT.shape[0]) if state is None else state
+        outputs_BTV, after = self.model(tokens_BT, state, lengths_B)
+        log_BTV = self._told(self.model.log_chances(outputs_BTV), state)
+        if lengths_B is not None:
+            past_BT = torch.arange(tokens_BT.shape[1], device=lengths_B.device) >= lengths_B[:, None]
+            log_BTV = log_BTV.masked_fill(past_BT[:, :, None], 0.0)
+        return log_BTV, after
 
     def step(self, token_B: Tensor, state: S) -> tuple[Tensor, S]:
         outputs_BV, after = self.model.step(token_B, state)
-        log_BV, over_B = self.model.log_chances(outputs_BV), self.model.over(after)
-        if over_B is None:
-            return log_BV, after
-        end_BV = torch.full_like(log_BV, -torch.inf)
-        end_BV[:, self.model.edge] = 0.0
-        return torch.where(over_B[:, None], end_BV, log_BV), after
+        return self._told(self.model.log_chances(outputs_BV)[:, None], state)[:, 0], after
+
+    def _told(self, log_BTV: Tensor, state: S) -> Tensor:
+        over_BT = self.model.over(state, log_BTV.shape[1])
+        if over_BT is None:
+            return log_BTV
+        is_end_V = torch.arange(log_BTV.shape[2], device=log_BTV.device) == self.model.edge
+        end_V = torch.zeros_like(log_BTV[0, 0]).masked_fill(~is_end_V, -torch.inf)
+        return torch.where(over_BT[:, :, None], end_V, log_BTV)

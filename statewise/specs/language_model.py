@@ -17,7 +17,7 @@ TOKENIZER_HELP = f"{', '.join(TOKENIZERS)}, or the path of a tokenizer.json"
 
 
 class DataSpec(Spec):
-    text: Paths = Field((), description="files, folders or '-' for standard input; empty: the embedded corpus")
+    text: Paths = Field((), description="files, folders, hub:NAME:SPLIT or '-' (standard input); empty: embedded text")
     validation: Paths = Field((), description="files held out for evaluation; empty: the last part of `text`")
     held_out: float = Field(0.1, gt=0, lt=1, description="share of `text` held out when `validation` is empty")
     tokenizer: str = Field("char", min_length=1, description=TOKENIZER_HELP)
@@ -28,7 +28,7 @@ class DataSpec(Spec):
         None, min_length=1, description="text that ends a document inside a file; the state is reset there"
     )
     text_column: str | int = Field(
-        "text", description="column of the text in Parquet and Arrow files, by name or by number from 0"
+        "text", description="column of the text in Parquet and Arrow files and datasets, by name or by number from 0"
     )
     direction: Literal["forward", "reverse"] = Field("forward", description="read from the start or from the end")
     order: Literal["sequential", "random"] = Field(

@@ -29,6 +29,7 @@ from statewise.tasks.metric import metric_of as metric_of
 from statewise.tasks.portable import Axes as Axes
 from statewise.tasks.portable import Port as Port
 from statewise.tasks.portable import Portable as Portable
+from statewise.tasks.portable import Sample as Sample
 from statewise.tasks.portable import Whole as Whole
 from statewise.tasks.proof import Finding as Finding
 from statewise.tasks.proof import count_forms as count_forms

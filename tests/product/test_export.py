@@ -3,8 +3,10 @@
 import contextlib
 import json
 import random
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -229,8 +231,68 @@ def test_what_is_no_export_is_refused(exported: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a folder that `statewise export` wrote"):
         runtime.load(tmp_path)
     (tmp_path / "export.json").write_text('{"format": 99}')
-    with pytest.raises(ValueError, match="has format 99, expected 1"):
+    with pytest.raises(ValueError, match="has format 99, expected 2"):
         runtime.load(tmp_path)
+
+
+def cut(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:100])
+
+
+def replaced(**facts: Any) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        about = json.loads((folder / "export.json").read_text())
+        (folder / "export.json").write_text(json.dumps({**about, **facts}))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda folder: (folder / "step.onnx").unlink(), "there is no graph"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "is not complete"),
+        (lambda folder: (folder / "start.safetensors").unlink(), "is not complete"),
+        (cut("step.onnx"), r"step.onnx' (cannot be opened|is damaged)"),
+        (cut("sequence.onnx"), r"sequence.onnx' (cannot be opened|is damaged)"),
+        (cut("start.safetensors"), "is not a saved state"),
+        (cut("tokenizer.json"), "tokenizer.json' is damaged"),
+        (cut("export.json"), r"export.json' is damaged"),
+        (lambda folder: (folder / "export.json").write_text("[1]"), "it holds no table"),
+        (replaced(task="poetry"), "is not complete: 'poetry'"),
+        (replaced(settings={}), "is not complete: 'vocab'"),
+        (replaced(format=1), "has format 1, expected 2"),
+    ],
+)
+@pytest.mark.parametrize("absent", [(), ("onnxruntime", "tokenizers")], ids=["all", "numpy"])
+def test_damaged_folders(
+    change: Any, complaint: str, absent: Any, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(exported, tmp_path / "out")
+    change(tmp_path / "out")
+    for library in absent:
+        monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ValueError, match=complaint):
+        runtime.load(tmp_path / "out").generate("the", tokens=1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        ({"sampling": runtime.Sampling(temperature=-1.0)}, "temperature = -1.0 is not valid"),
+        ({"sampling": runtime.Sampling(top_k=0)}, "top_k = 0 is not valid, expected at least 1"),
+        ({"sampling": runtime.Sampling(top_p=0.0)}, "top_p = 0.0 is not valid"),
+        ({"sampling": runtime.Sampling(min_p=2.0)}, "min_p = 2.0 is not valid"),
+        ({"sampling": runtime.Sampling(repetition=0.0)}, "repetition = 0.0 is not valid"),
+        ({"sampling": runtime.Sampling(seed=-1)}, "seed = -1 is not valid"),
+        ({"tokens": -1}, "tokens = -1 is not valid, expected 0 or more"),
+        ({"prompt": 3}, "this run reads texts; got int"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_generated(asked: dict[str, Any], complaint: str, exported: Path) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        runtime.load(exported).generate(**{"prompt": "the", "tokens": 1, **asked})
 
 
 def classifier(folder: Path, recipe: str, data: Any, **settings: Any) -> tuple[Any, Any]:
@@ -277,6 +339,38 @@ def test_a_classifier_of_values(tmp_path: Path) -> None:
     agree(run, out, rows)
     with pytest.raises(ValueError, match=r"expected \[time, 2\]"):
         out.predict([np.zeros((3, 4))])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model.kind": "grid", "model.depth": 2},
+        pytest.param({"model.kind": "grid", "model.summary": "max"}, marks=slow),
+        pytest.param({"model.kind": "grid", "model.summary": "corners"}, marks=slow),
+        {"model.kind": "gru"},
+    ],
+    ids=str,
+)
+def test_a_classifier_of_grids(settings: dict[str, Any], tmp_path: Path) -> None:
+    """By its own network, for grids of any size; and row by row."""
+    rng = np.random.default_rng(0)
+    grids = [rng.normal(size=(5, 4, 2)) + i % 2 for i in range(24)]
+    both = (grids, ["high" if i % 2 else "low" for i in range(24)])
+    run, out = classifier(tmp_path, "digits", both, **settings)
+    for one in (out, in_numpy(tmp_path)):
+        agree(run, one, grids[:4])
+    for size in ((1, 1, 2), (9, 2, 2), (1, 12, 2)) if settings["model.kind"] == "grid" else ():
+        agree(run, out, [rng.normal(size=size)])
+    with pytest.raises(ValueError, match=r"expected \[height, width, 2\]"):
+        out.predict([np.zeros((3, 4))])
+
+
+@pytest.mark.slow
+def test_a_classifier_of_vectors(tmp_path: Path) -> None:
+    rows = [row + i % 2 for i, row in enumerate(np.random.default_rng(0).normal(size=(24, 3)))]
+    run, out = classifier(tmp_path, "vector-to-class", (rows, ["high" if i % 2 else "low" for i in range(24)]))
+    agree(run, out, rows)
+    assert out.generate("0.5 1 -2") == run.generate("0.5 1 -2")
 
 
 SENTENCES = [(["Anna", "sees", "New", "York"], ["B-PER", "O", "B-LOC", "I-LOC"]), (["a", "cat"], ["O", "O"])] * 8
@@ -327,31 +421,82 @@ def test_a_forecaster(settings: dict[str, Any], tmp_path: Path) -> None:
     for one in (out, in_numpy(tmp_path)):
         np.testing.assert_allclose(one.predict(series[2]), run.predict(series[2]), atol=1e-5)
     np.testing.assert_allclose(out.predict(np.stack(series)), run.predict(np.stack(series)), atol=1e-5)
-    with pytest.raises(ValueError, match=r"expected \[T, 2\] with T at least 16"):
-        out.predict(series[0][:5])
-    with pytest.raises(ValueError, match="missing values"):
+    for horizon in (1, 12):
+        there = run.forecast(series[1], horizon=horizon).mean_HC
+        np.testing.assert_allclose(out.predict(series[1], horizon=horizon), there, atol=1e-5)
+    short = np.where(np.arange(10)[:, None] % 3, series[0][:10], np.nan)  # less than a context, with holes
+    np.testing.assert_allclose(out.predict(short), run.predict(short), atol=1e-5)
+    with pytest.raises(ValueError, match=r"expected values of \[T, 2\]"):
         out.predict(np.full((30, 2), np.nan))
 
 
-def test_a_forecaster_of_sampled_futures_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(sw.UserError, match="futures that PyTorch's random numbers choose"):
-        classifier(tmp_path, "forecasting", np.sin(np.arange(300)), **{"forecast.mode": "recursive"})
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"objective.kind": "gaussian"},
+        pytest.param({"objective.kind": "student", "data.channels": "shared"}, marks=slow),
+        pytest.param({"objective.kind": "quantile", "forecast.anchor": "none"}, marks=slow),
+    ],
+    ids=str,
+)
+def test_sampled_futures_are_the_same(settings: dict[str, Any], tmp_path: Path) -> None:
+    time = np.arange(200)[:, None]
+    series = np.sin(time / np.array([4, 7])) + 0.1 * np.random.default_rng(0).normal(size=(200, 2))
+    small = {"forecast.mode": "recursive", "forecast.context": 16, "forecast.horizon": 5, "forecast.paths": 9}
+    run, out = classifier(tmp_path, "forecasting", series, **small, **settings)
+    for one in (out, in_numpy(tmp_path)):
+        np.testing.assert_allclose(one.predict(series), run.predict(series), atol=1e-5)
+    for seed in (0, 1):
+        future = out.predict(series, draw=seed, horizon=20)
+        np.testing.assert_allclose(future, run.forecast(series, draw=seed, horizon=20).mean_HC, atol=1e-5)
+        assert np.abs(future - out.predict(series, draw=seed + 1, horizon=20)).max() > 1e-3
+    prompt = " ".join(f"{value:.3f}" for value in series[:30].ravel())
+    for sampling in SAMPLINGS[:2]:
+        ours, theirs = (
+            np.array([[float(x) for x in row.split(",")] for row in text.splitlines()])
+            for text in (
+                run.generate(prompt, tokens=7, sampling=sw.Sampling(**sampling)),
+                out.generate(prompt, tokens=7, sampling=runtime.Sampling(**sampling)),
+            )
+        )
+        assert ours.shape == (7, 2)
+        np.testing.assert_allclose(theirs, ours, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["recursive", pytest.param("direct", marks=slow)])
+def test_a_forecaster_with_covariates(mode: str, tmp_path: Path) -> None:
+    """Those of a file, and those of the calendar; some values are missing."""
+    times = np.datetime64("2024-02-27T05") + np.arange(320).astype("timedelta64[h]")
+    load = 3 + np.sin(np.arange(320) / 4)
+    value = np.where(np.arange(320) % 17, np.sin(np.arange(320) / 4 + 1), np.nan)
+    rows = [
+        f"{at},{x:.6f},{'' if np.isnan(y) or i >= 300 else f'{y:.6f}'}"
+        for i, (at, x, y) in enumerate(zip(times, load, value))
+    ]
+    (tmp_path / "past.csv").write_text("\n".join(["time,load,value", *rows[:300]]))
+    (tmp_path / "all.csv").write_text("\n".join(["time,load,value", *rows]))
+    small = {"forecast.mode": mode, "forecast.context": 16, "forecast.horizon": 5, "objective.kind": "gaussian"}
+    small |= {
+        "data.targets": ["value"],
+        "data.covariates": ["load"],
+        "data.time_features": ["t", "hour", "weekday", "month"],
+    }
+    run, out = classifier(tmp_path, "forecasting", str(tmp_path / "past.csv"), **small)
+    expected = [row["mean"] for row in run.predict_rows(str(tmp_path / "all.csv"))]
+    given = {"covariates": np.round(load, 6)[:, None], "times": times}
+    values = np.round(value[:300], 6)
+    np.testing.assert_allclose(out.predict(values, **given), expected, atol=1e-5)
+    with pytest.raises(ValueError, match=r"covariates have shape .*, expected \[304, 1\]|expected \[305, 1\]"):
+        out.predict(values, times=times)
+    with pytest.raises(ValueError, match="this run reads the hour; give times"):
+        out.predict(values, covariates=given["covariates"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gru", "transformer"])
 def test_a_translator(kind: str, tmp_path: Path) -> None:
-    rng = random.Random(0)
-    words = [[rng.choice("abcdef") for _ in range(rng.randint(2, 6))] for _ in range(40)]
-    pairs = [(" ".join(one), " ".join(one[::-1])) for one in words]
     sides = {f"model.{side}.{name}": value for side in ("encoder", "decoder") for name, value in SIZES[kind].items()}
-    settings = {"train.batch": 8, "decoding.beam": 1, **sides}
-    trained = sw.train("translation", data=pairs, steps=8, out=tmp_path / "run", settings=settings, display=Silent())
-    run = trained.load()
-    about = sw.export.export_run(run, tmp_path / "out")
-    assert about["proof"]["passed"]
-    assert about["whole"]["passed"]
-    out = runtime.load(tmp_path / "out")
+    run, out = translator(tmp_path, "translation", **sides)
     texts = ["a b c", "f e d c b a", "c"]
     assert out.predict([*texts, ""]) == run.predict([*texts, ""])
     assert in_numpy(tmp_path).predict(texts) == run.predict(texts)
@@ -363,6 +508,46 @@ def test_a_translator(kind: str, tmp_path: Path) -> None:
         out.generate(" ")
 
 
+def translator(folder: Path, recipe: str, **settings: Any) -> tuple[Any, Any]:
+    """A small run of a recipe with embedded data, or of reversed words; and what was exported of it."""
+    rng = random.Random(0)
+    words = [[rng.choice("abcdef") for _ in range(rng.randint(2, 6))] for _ in range(40)]
+    data = [(" ".join(one), " ".join(one[::-1])) for one in words] if recipe == "translation" else None
+    small = {"train.batch": 8, "decoding.beam": 1, **settings}
+    trained = sw.train(recipe, data=data, steps=8, out=folder / "run", settings=small, display=Silent())
+    about = sw.export.export_run(trained.load(), folder / "out")
+    assert about["proof"]["passed"], about["proof"]
+    assert about["whole"]["passed"], about["whole"]
+    return trained.load(), runtime.load(folder / "out")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", ["end", "bernoulli", "remaining"])
+@pytest.mark.parametrize("kind", ["gru", "transformer"])
+def test_a_translator_of_one_model(kind: str, ends: str, tmp_path: Path) -> None:
+    sizes = {f"model.{name}": value for name, value in SIZES[kind].items()}
+    run, out = translator(tmp_path, "translation", **sizes, **{"termination.kind": ends, "data.shared_vocab": True})
+    texts = ["a b c", "f e d c b a", "c"]
+    assert out.predict([*texts, ""]) == in_numpy(tmp_path).predict([*texts, ""]) == run.predict([*texts, ""])
+    for text in texts:
+        for sampling in SAMPLINGS:
+            ours = run.generate(text, sampling=sw.Sampling(**sampling))
+            assert out.generate(text, sampling=runtime.Sampling(**sampling)) == ours
+
+
+@pytest.mark.parametrize("recipe", ["class-to-text", pytest.param("vector-to-series", marks=slow)])
+def test_a_translator_of_classes_and_vectors(recipe: str, tmp_path: Path) -> None:
+    run, out = translator(tmp_path, recipe, **{"model.decoder.width": 8, "model.encoder.width": 8})
+    given = [answer.given for answer in run.answers().rows[:3]]
+    assert out.predict(given) == in_numpy(tmp_path).predict(given) == run.predict(given)
+    for text in given:
+        for sampling in SAMPLINGS:
+            ours = run.generate(text, sampling=sw.Sampling(**sampling))
+            assert out.generate(text, sampling=runtime.Sampling(**sampling)) == ours
+    with pytest.raises(ValueError, match=r"is no class that was learned|needs numbers"):
+        out.predict("nothing of the kind")
+
+
 TREES = ["(1 (0 a) (1 b))", "(0 (0 a) (0 (1 c) (0 d)))", "(1 x)"] * 8
 
 
@@ -372,6 +557,9 @@ TREES = ["(1 (0 a) (1 b))", "(0 (0 a) (0 (1 c) (0 d)))", "(1 x)"] * 8
         {"model.kind": "child_sum", "data.binarise": "none", "data.unary": "keep"},
         pytest.param({"model.kind": "nary", "data.binarise": "left", "data.unary": "collapse"}, marks=slow),
         pytest.param({"model.kind": "composition", "data.binarise": "right", "objective.nodes": "root"}, marks=slow),
+        {"model.kind": "nary", "model.shape": "balanced"},
+        pytest.param({"model.kind": "child_sum", "model.shape": "chain", "data.unary": "collapse"}, marks=slow),
+        {"model.kind": "lstm", "data.binarise": "left"},
     ],
     ids=str,
 )
@@ -403,18 +591,6 @@ def tree_run(folder: Path, settings: dict[str, Any]) -> tuple[Any, Any]:
     about = sw.export.export_run(trained.load(), folder / "out")
     assert about["whole"]["passed"]
     return trained.load(), runtime.load(folder / "out")
-
-
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        ({"model.kind": "lstm"}, "reads spans of words cannot be exported"),
-    ],
-    ids=str,
-)
-def test_tree_runs_that_are_refused(settings: dict[str, Any], complaint: str, tmp_path: Path) -> None:
-    with pytest.raises(sw.UserError, match=complaint):
-        tree_run(tmp_path, settings)
 
 
 @pytest.mark.slow

@@ -86,14 +86,20 @@ TEXTS = ["the cat sat on the mat", "", "the dog\r\nsat on the log é", "a cat an
 SMALL = ("train.steps=3", "train.batch=2", "train.window=8", "train.truncation=8", "model.width=8", "seed=3")
 
 
-def train(data: Path, out: Path, *settings: str) -> Any:
+def train(data: str | Path, out: Path, *settings: str) -> Any:
     words = [word for one in (*SMALL, *settings) for word in ("--set", one)]
     return call("train", "gru", "--data", str(data), "--out", str(out), "--quiet", *words)
 
 
-@pytest.mark.parametrize("form", ["parquet", "file", "stream", "feather"])
+@pytest.mark.parametrize("form", ["parquet", "file", "stream", "feather", "dataset"])
 def test_a_row_is_a_document(form: str, tmp_path: Path) -> None:
-    path = write(pa.table({"id": range(len(TEXTS)), "text": TEXTS}), form, tmp_path)
+    path: str | Path
+    if form == "dataset":
+        datasets = pytest.importorskip("datasets", reason="the extra `hub` is not installed")
+        datasets.Dataset.from_dict({"text": TEXTS}).save_to_disk(str(tmp_path / "saved"))
+        path = f"hub:{tmp_path / 'saved'}"
+    else:
+        path = write(pa.table({"id": range(len(TEXTS)), "text": TEXTS}), form, tmp_path)
     files = tmp_path / "files"
     files.mkdir()
     for number, text in enumerate(TEXTS):

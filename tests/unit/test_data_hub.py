@@ -136,7 +136,25 @@ def test_series_and_trees(tmp_path: Path) -> None:
     assert str(found[1].where).endswith("train row 1")
 
 
-def test_a_running_text_is_no_dataset(saved: Path) -> None:
-    with pytest.raises(UserError, match="one running text is read here") as refused:
-        open_source([f"hub:{saved}"])
-    assert "cannot be read" not in str(refused.value)
+def test_the_texts_of_a_dataset_are_documents(tmp_path: Path) -> None:
+    """In the dataset's own order, which is not that of its memory."""
+    texts = ["one cat", "two\r\ndogs é", "", "three"] * 200
+    whole = datasets.Dataset.from_dict({"n": list(range(len(texts))), "body": texts}).shuffle(seed=1)
+    datasets.DatasetDict({"train": whole, "test": whole.select(range(3))}).save_to_disk(str(tmp_path / "texts"))
+    source = open_source([f"hub:{tmp_path / 'texts'}"], text_column="body")
+    found, text = [], ""
+    for piece in source.pieces(piece=5):
+        text += piece.text
+        if piece.ends:
+            found.append(text)
+            text = ""
+    assert found == [row["body"].replace("\r\n", "\n") for row in whole]
+    assert source.size == sum(len(row.encode()) for row in texts)
+    again, part = (open_source([f"hub:{tmp_path / 'texts'}:{one}"], text_column="body") for one in ("train", "test"))
+    assert again.fingerprint() == source.fingerprint() != part.fingerprint()
+    with pytest.raises(UserError, match=r"if the text is in 'body'"):
+        open_source([f"hub:{tmp_path / 'texts'}"])
+    with pytest.raises(UserError, match="column 'n' holds int64, expected text"):
+        open_source([f"hub:{tmp_path / 'texts'}"], text_column="n")
+    with pytest.raises(UserError, match="has no split 'dev'"):
+        open_source([f"hub:{tmp_path / 'texts'}:dev"], text_column="body")

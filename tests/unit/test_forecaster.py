@@ -144,14 +144,28 @@ def test_a_closed_loop_is_the_open_one_over_its_own_forecasts(gaps: bool, anchor
 def test_sampled_paths_have_the_quantiles_of_the_head_one_step_ahead() -> None:
     model = recursive(objective={"kind": "gaussian"})
     given = past()
-    generator = torch.Generator().manual_seed(0)
-    found = model.forecast(given, horizon=3, levels=[0.1, 0.9], paths=4000, generator=generator)
+    found = model.forecast(given, horizon=3, levels=[0.1, 0.9], paths=4000)
     params, _ = model.distribution(model.machine(model.inputs(*given[:2], given.covariates_BTX[:, :LENGTH]))[0][:, -1])
     for i, q in enumerate((0.1, 0.9)):
         torch.testing.assert_close(found.quantile_BHCQ[:, 0, :, i], model.head.quantile(params, q), rtol=0, atol=0.12)
     torch.testing.assert_close(found.mean_BHC[:, 0], model.head.mean(params))
-    again = model.forecast(given, horizon=3, levels=[0.1, 0.9], paths=4000, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(found.mean_BHC, again.mean_BHC)
+
+
+def test_a_future_depends_on_seed_number_and_row_alone() -> None:
+    model, given = recursive(objective={"kind": "student"}), past()
+    futures_SBHC = draws(model, given, horizon=3, paths=20)
+    assert torch.equal(futures_SBHC, draws(model, given, horizon=3, paths=20))
+    torch.testing.assert_close(futures_SBHC[:5, :, :2], draws(model, given, horizon=2, paths=5))
+    alone = Past(*(part[1:] for part in given))
+    torch.testing.assert_close(futures_SBHC[:, 1:], draws(model, alone, horizon=3, paths=20, first_row=1))
+    for other in (draws(model, given, horizon=3, paths=20, seed=1), draws(model, alone, horizon=3, paths=20)):
+        assert (futures_SBHC[:, -len(other[0]) :] - other).abs().min() > 0
+
+
+def draws(model: RecursiveForecaster, given: Past, **asked: int) -> torch.Tensor:
+    found = model.forecast(given, **asked).draws_SBHC
+    assert found is not None
+    return found
 
 
 def test_what_was_not_observed_is_marked() -> None:

@@ -7,10 +7,13 @@
 B batch, H height, W width of the grid, N = H · W cells, M cells of one diagonal, I input width, D width of the state.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from statewise.core import kept_loop
 from statewise.kernels.grid.naive import GridWeights
 
 
@@ -34,3 +37,31 @@ def grid(x_BHWI: Tensor, weights: GridWeights) -> Tensor:
         cells.append(cell_M)
     h_BND = torch.cat(diagonals, dim=1)[:, torch.cat(cells).argsort()]
     return h_BND.view(batch, height, width, -1)
+
+
+def any_size(x_BHWI: Tensor, weights: GridWeights) -> Tensor:
+    """The same as one loop: every diagonal has H places, one a row, of which those outside of the grid stay 0."""
+    height, width = x_BHWI.shape[1:3]
+    a_BHWD = F.linear(x_BHWI, weights.w_DI, weights.b_D)
+    row_H1, at_1J = (torch.arange(n, device=x_BHWI.device) for n in (height, height + width - 1))
+    column_HJ = at_1J[None] - row_H1[:, None]
+    inside_HJ = (column_HJ >= 0) & (column_HJ < width)
+    skewed_BHJD = _taken(a_BHWD, column_HJ.clamp(min=0, max=width - 1))
+    inside_BHJ1 = inside_HJ[None, :, :, None].expand(x_BHWI.shape[0], -1, -1, 1)
+
+    def diagonal(before: Sequence[Tensor], now: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
+        (left_BHD,), (a_BHD, inside_BH1) = before, now
+        above_BHD = torch.cat([torch.zeros_like(left_BHD[:, :1]), left_BHD[:, :-1]], dim=1)
+        h_BHD = torch.tanh(a_BHD + above_BHD @ weights.u_DD.mT + left_BHD @ weights.v_DD.mT)
+        h_BHD = torch.where(inside_BH1, h_BHD, torch.zeros_like(h_BHD))
+        return [h_BHD], h_BHD
+
+    inputs = [part.transpose(1, 2) for part in (skewed_BHJD, inside_BHJ1)]
+    _, h_BJHD = kept_loop(diagonal, [torch.zeros_like(a_BHWD[:, :, 0])], inputs)
+    return _taken(h_BJHD.transpose(1, 2), row_H1[:, None] + torch.arange(width, device=x_BHWI.device)[None])
+
+
+def _taken(value_BHMD: Tensor, at_HN: Tensor) -> Tensor:
+    """Of each row the places `at_HN`, `[B, H, N, D]`."""
+    batch, _, _, width = value_BHMD.shape
+    return value_BHMD.gather(2, at_HN[None, :, :, None].expand(batch, -1, -1, width))

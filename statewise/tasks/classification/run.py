@@ -8,14 +8,13 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from statewise.core import Machine
 from statewise.data import Data, array_of, as_files, numbers_in, read_texts, source_name
 from statewise.data import Labels as Classes
 from statewise.data.embedded import distance_of
 from statewise.decoding import Sampling
-from statewise.models import AnyClassifier, Classifier, build_classifier, longest_context
+from statewise.models import AnyClassifier, Classifier, GridClassifier, build_classifier, longest_context
 from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, option
 from statewise.tasks.answers import MOST, Answer, Answers
 from statewise.tasks.bag_of_words import BAG_OF_WORDS, fit_bag_of_words
@@ -32,7 +31,7 @@ from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.classification.specimens import ClassificationSpecimens
 from statewise.tasks.folder import Opened
 from statewise.tasks.metric.label import LabelScores, label_scores
-from statewise.tasks.portable import Portable, Whole
+from statewise.tasks.portable import Axes, Logits, Portable, Whole, ragged_lengths, ragged_tokens
 from statewise.tasks.report import (
     Report,
     confusion_table,
@@ -45,6 +44,7 @@ from statewise.tasks.report import (
 from statewise.tasks.run import PredictingRun, named
 from statewise.tasks.specimen import UNKNOWN
 
+_WIDEST = 23  # columns of a grid on which a graph is compared
 _ROWS = 4096  # predicted at a time, so that a long file streams
 
 
@@ -94,18 +94,6 @@ class ClassificationEvaluation(NamedTuple):
         }
         warning = worse_than_trivial(name, "accuracy", self.accuracy, trivial)
         return Report(("accuracy", "macro F1", "nats"), rows, own=1, note=note, more=more, warning=warning)
-
-
-@final
-class _Logits(nn.Module):
-    """A classifier as a graph is: a tuple of outputs."""
-
-    def __init__(self, model: AnyClassifier) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, source: torch.Tensor, lengths_B: torch.Tensor) -> tuple[torch.Tensor]:
-        return (self.model(source, lengths_B),)
 
 
 @final
@@ -219,29 +207,33 @@ class ClassificationRun(PredictingRun):
 
     def portable(self) -> Portable:
         encoding = self.encoding
-        if not isinstance(encoding, TextEncoding | ValueEncoding):
-            kind = self.spec.data.kind
-            raise UserError(f"a classifier of data.kind = {kind!r} cannot be exported", fix="text and values can be")
         context = longest_context(self.model)
-        settings: dict[str, Any] = {"labels": self.classes.names, "longest": encoding.longest, "context": context}
+        settings: dict[str, Any] = {"labels": self.classes.names, "kind": self.spec.data.kind, "context": context}
         if isinstance(encoding, TextEncoding):
-            settings |= {"end_id": encoding.tokenizer.end_id}
-            name = "tokens"
+            settings |= {"longest": encoding.longest, "end_id": encoding.tokenizer.end_id}
+        elif isinstance(encoding, ValueEncoding):
+            settings |= {"longest": encoding.longest, **encoding.scaling.to_json()}
         else:
-            settings |= encoding.scaling.to_json()
-            name = "values"
+            assert isinstance(encoding, GridEncoding)
+            settings |= {"longest": None, "columns": encoding.columns, **encoding.scaling.to_json()}
+        cells = isinstance(self.model, GridClassifier)
 
         def sample(rows: int, time: int, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
-            lengths_B = torch.randint(1, time + 1, (rows,), generator=generator)
-            lengths_B[0] = time
             if isinstance(encoding, TextEncoding):
-                return torch.randint(encoding.tokenizer.vocab, (rows, time), generator=generator), lengths_B
-            return torch.randn(rows, time, len(encoding.scaling.mean_C), generator=generator), lengths_B
+                return ragged_tokens(encoding.tokenizer.vocab, rows, time, generator)
+            places = [time, time % _WIDEST + 1] if cells else [time]
+            sizes = [ragged_lengths(rows, longest, generator) for longest in places]
+            values = torch.randn(rows, *places, encoding.model_input()["values"], generator=generator)
+            return values, torch.stack(sizes, 1) if cells else sizes[0]
 
+        source: Axes = {0: "batch", 1: "height", 2: "width"} if cells else {0: "batch", 1: "time"}
         whole = Whole(
             "classify",
-            _Logits(self.model),
-            inputs=[(name, {0: "batch", 1: "time"}), ("lengths", {0: "batch"})],
+            Logits(self.model),
+            inputs=[
+                ("tokens" if isinstance(encoding, TextEncoding) else "values", source),
+                ("sizes" if cells else "lengths", {0: "batch"}),
+            ],
             outputs=[("logits", {0: "batch"})],
             sample=sample,
             longest=context,

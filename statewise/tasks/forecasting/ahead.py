@@ -101,7 +101,7 @@ def go_on(
         horizon=horizon,
         levels=possible,
         paths=sampled(spec) if draw is None else int(futures),
-        generator=torch.Generator(device).manual_seed(spec.seed if draw is None else draw),
+        seed=spec.seed if draw is None else draw,
     )
     drawn_SBHC = forecast.draws_SBHC if draw is not None else None
     mean_BHC = (forecast.mean_BHC if drawn_SBHC is None else drawn_SBHC[0]).double().cpu().numpy()

@@ -204,14 +204,14 @@ def evaluate_windows(
     # Beyond the horizon it was trained for, a direct model goes on from its own mean: it has no intervals there.
     silent = spec.forecast.mode == "direct" and horizon > model.at_once
     tally, units, spread = Tally(horizon=horizon), known.units(spans), _Spread(spec, silent=silent)
-    generator = torch.Generator(device).manual_seed(spec.seed)
     total, weight = 0.0, 0.0
-    squared, count = 0.0, 0
+    squared, count, first_row = 0.0, 0, 0
     for batch in rolling:
         prepared = prepare(batch).to(device)
         forecast = model.forecast(
-            prepared.past, horizon=horizon, levels=spread.levels, paths=paths, generator=generator
+            prepared.past, horizon=horizon, levels=spread.levels, paths=paths, seed=spec.seed, first_row=first_row
         )
+        first_row += len(forecast.mean_BHC)
         target_BHC = prepared.target_BHC.double().cpu().numpy()
         channel_B = None if batch.channel_B is None else batch.channel_B.numpy()
         tally.add(target_BHC, forecast.mean_BHC.double().cpu().numpy(), units.of(batch.span_B.numpy(), channel_B))

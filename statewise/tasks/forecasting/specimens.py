@@ -197,14 +197,15 @@ class ForecastingSpecimens(Specimens):
             assert isinstance(self.model, RecursiveForecaster)
             return self._frames(self.model, poll)
         spec, paths = self._spec, sampled(self._spec)
-        generator = torch.Generator(self._device).manual_seed(spec.seed)
+        first_row = 0
         losses, naive, origins, rows = [], [], [], []
         for batch in self._windows:
             poll()
             prepared = prepare(batch).to(self._device)
             forecast = self.model.forecast(
-                prepared.past, horizon=spec.forecast.horizon, paths=paths, generator=generator
+                prepared.past, horizon=spec.forecast.horizon, paths=paths, seed=spec.seed, first_row=first_row
             )
+            first_row += len(forecast.mean_BHC)
             losses.append(_squared(forecast.mean_BHC, prepared.target_BHC))
             naive.append(_squared(prepared.past.values_BLC[:, -1:].expand_as(prepared.target_BHC), prepared.target_BHC))
             origins.append(batch.origin_B.numpy())

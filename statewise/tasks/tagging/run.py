@@ -28,7 +28,7 @@ from statewise.tasks.answers import MOST, Answer, Answers
 from statewise.tasks.folder import Opened
 from statewise.tasks.metric import span
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.portable import Axes, Portable, Whole
+from statewise.tasks.portable import Axes, Portable, Whole, ragged_tokens
 from statewise.tasks.report import Report, confusion_table, of_this_run, percent, shows_report, worse_than_trivial
 from statewise.tasks.run import PredictingRun, named
 from statewise.tasks.tagging.examples import Known, layout_at, read_sentences, read_split, tags_of, words_of
@@ -195,16 +195,12 @@ class TaggingRun(PredictingRun):
         }
 
         def sample(rows: int, time: int, generator: torch.Generator) -> tuple[Tensor, ...]:
-            lengths_B = torch.randint(1, time + 1, (rows,), generator=generator)
-            lengths_B[0] = time
-            word_BT = torch.randint(encoding.words.vocab, (rows, time), generator=generator)
+            word_BT, lengths_B = ragged_tokens(encoding.words.vocab, rows, time, generator)
             if not spelled:
                 return word_BT, lengths_B
             words, letters = rows + time, 7
             slot_BT = torch.randint(words, (rows, time), generator=generator)
-            char_UC = torch.randint(encoding.characters.vocab, (words, letters), generator=generator)
-            length_U = torch.randint(1, letters + 1, (words,), generator=generator)
-            length_U[0] = letters
+            char_UC, length_U = ragged_tokens(encoding.characters.vocab, words, letters, generator)
             return word_BT, lengths_B, slot_BT, char_UC, length_U
 
         both: Axes = {0: "batch", 1: "time"}

@@ -11,7 +11,7 @@ import numpy as np
 from statewise.core import Machine
 from statewise.data import Data, Text, array_of, as_files, read_lines, read_texts, source_name
 from statewise.decoding import Hypothesis, Sampling, calibrate_lengths
-from statewise.models import ConditionalMachine, Terminating, longest_context
+from statewise.models import ConditionalMachine, Terminating
 from statewise.specs import DecodingSpec, PairDataSpec, TranslationSpec, UserError, from_json
 from statewise.tasks.answers import MOST, Answer, Answers, tokens_per_second
 from statewise.tasks.folder import Opened
@@ -21,7 +21,8 @@ from statewise.tasks.report import of_this_run
 from statewise.tasks.run import PredictingRun, SelfReadingRun, named
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline, by_length, for_machines
 from statewise.tasks.translation.examples import Languages, Pairs, Rows, load_frequent, read_files, read_split
-from statewise.tasks.translation.sides import SourceRow, TextSource, series_errors, spelled
+from statewise.tasks.translation.portable import portable
+from statewise.tasks.translation.sides import SourceRow, series_errors, spelled
 from statewise.tasks.translation.specimens import Given, TranslationSpecimens, pairs_in
 from statewise.tasks.translation.write import Writer, make_translator, told
 from statewise.training import ExposureGap, vouched_for
@@ -190,27 +191,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
         )
 
     def portable(self) -> Portable:
-        decoding, languages, source = self.spec.decoding, self.languages, self.languages.source
-        texts = isinstance(source, TextSource) and languages.levels is None
-        if not texts or not isinstance(self.model, ConditionalMachine):
-            raise UserError(
-                "this translation run cannot be exported", fix="runs with an encoder and a decoder over texts can be"
-            )
-        assert isinstance(source, TextSource)
-        settings = {
-            "source": "tokenizer.json" if languages.shared else "source.json",
-            "target": "tokenizer.json" if languages.shared else "target.json",
-            "source_end": source.tokenizer.end_id,
-            "target_end": languages.target.end_id,
-            "longest_source": languages.longest,
-            "context": longest_context(self.model.reader),
-            "reverse": self.spec.data.reverse,
-            "never": self._translator.never(decoding),
-            "most_written": self._translator.most_written(0),
-            **{name: getattr(decoding, name) for name in ("min_length", "max_ratio", "extra")},
-        }
-        files = {name: text for name, text in languages.files().items() if isinstance(text, str)}
-        return Portable(settings, files, machine=self.model, source_vocab=source.tokenizer.vocab)
+        return portable(self.model, self.spec, self.languages, self._translator, longest_learned=self.longest_learned)
 
     def decode_speed(self) -> float | None:
         sources = self._held(None).sources[: _TIMED + 1]

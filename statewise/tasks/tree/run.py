@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from statewise.core import Machine, leaves, map_state
+from statewise.core import Machine
 from statewise.data import (
     NO_LABEL,
     Data,
@@ -30,16 +28,17 @@ from statewise.data import (
     temporary_file,
 )
 from statewise.decoding import Sampling
-from statewise.models import Classifier, NodeClassifier, TreeClassifier, build_node_classifier
-from statewise.specs import TreeDataSpec, TreeSpec, UserError
+from statewise.models import Classifier, NodeClassifier, build_node_classifier
+from statewise.specs import TreeDataSpec, TreeSpec
 from statewise.tasks.answers import MOST, Answer, Answers
 from statewise.tasks.folder import Opened
 from statewise.tasks.metric.label import label_scores
-from statewise.tasks.portable import Axes, Portable, Whole
+from statewise.tasks.portable import Portable
 from statewise.tasks.report import Report, confusion_table, of_this_run, percent, shows_report, worse_than_trivial
 from statewise.tasks.run import PredictingRun, named
 from statewise.tasks.tree.examples import Index, Read, form, formed, read_split, refuse_wide
 from statewise.tasks.tree.job import accuracy, counted, log_probabilities, make_trees, nats
+from statewise.tasks.tree.portable import portable
 from statewise.tasks.tree.specimens import TreeSpecimens
 
 _TREES = 512  # predicted at a time, so that a long file streams
@@ -103,21 +102,6 @@ class TreeEvaluation(NamedTuple):
         warning = worse_than_trivial(name, metric, value, {always: majority})
         note = " · ".join(parts)
         return Report(("roots", "nodes", "macro F1", "nats"), rows, own=1, note=note, more=more, warning=warning)
-
-
-class _Compose(nn.Module):
-    """One composition as a graph is: the words of some nodes and the states of their children, to logits and states."""
-
-    def __init__(self, model: TreeClassifier) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, word_N: Tensor, *children: Tensor) -> tuple[Tensor, ...]:
-        below = iter(children)
-        composer = self.model.encoder.composer
-        x_NI = self.model.embedding(word_N.clamp(min=0)).masked_fill((word_N < 0)[:, None], 0.0)
-        state = composer(x_NI, map_state(lambda _: next(below), composer.absent()))
-        return self.model.head(composer.shown(state)), *(leaf for _, leaf in leaves(state))
 
 
 @final
@@ -213,38 +197,7 @@ class TreeRun(PredictingRun):
         return self.model.reader.layers.machine if isinstance(self.model, Classifier) else None
 
     def portable(self) -> Portable:
-        # One composition is the graph; the runtime goes from the leaves of a tree to its root.
-        model, data = self.model, self.spec.read_data
-        if not isinstance(model, TreeClassifier):
-            raise UserError(
-                "a tree run that reads spans of words cannot be exported", fix="those that follow trees can"
-            )
-        arity, width = model.encoder.composer.arity, model.encoder.composer.output_width
-        names = [name for name, _ in leaves(model.encoder.composer.absent())]
-        settings = {
-            "labels": self.classes.names,
-            "nodes": self.spec.objective.nodes,
-            "unary": data.unary,
-            "binarise": data.binarise,
-            "arity": arity,
-            "state": names,
-            "width": width,
-        }
-
-        def sample(rows: int, time: int, generator: torch.Generator) -> tuple[Tensor, ...]:
-            word_N = torch.randint(-1, self.tokenizer.vocab, (rows,), generator=generator)
-            shape = (rows, arity or time, width)
-            return word_N, *(torch.randn(shape, generator=generator) for _ in names)
-
-        below: Axes = {0: "nodes"} if arity else {0: "nodes", 1: "children"}
-        whole = Whole(
-            "compose",
-            _Compose(model),
-            inputs=[("words", {0: "nodes"}), *((name, below) for name in names)],
-            outputs=[("logits", {0: "nodes"}), *((f"after.{name}", {0: "nodes"}) for name in names)],
-            sample=sample,
-        )
-        return Portable(settings, {"tokenizer.json": self.tokenizer.to_json()}, whole=whole)
+        return portable(self.model, self.spec, self.classes, self.tokenizer)
 
     def answers(self) -> Answers:
         # Of the roots: a model that reads words is asked for no other node.
