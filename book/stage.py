@@ -121,8 +121,8 @@ def chart_css() -> str:
 
 
 def lab_page() -> Path:
-    """The lab with the models that live figures show; made again when the package has changed."""
-    made, key = BUILD / "lab.html", hashlib.sha256()
+    """The lab with the models that live figures show; made again when they or the package have changed."""
+    made, key = BUILD / "lab.html", hashlib.sha256(" ".join(LIVE).encode())
     for path in sorted((ROOT / "statewise").rglob("*")):
         if path.suffix in (".py", ".js", ".css"):
             key.update(path.read_bytes())
