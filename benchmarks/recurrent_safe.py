@@ -11,8 +11,7 @@ from recurrent_case import CELLS, Case, draw, mixer, module_choice, ours
 from statewise.kernels import persistent
 from statewise.kernels.gpu import gpu_of
 from statewise.kernels.persistent.plan import Cell
-from statewise.kernels.persistent.proposals import BATCHES, WIDTHS
-from statewise.kernels.persistent.table import plans
+from statewise.kernels.persistent.table import BATCHES, WIDTHS, plans
 
 _FAMILIES: dict[str, Cell] = {"elman": "tanh", "gru": "gru", "lstm": "lstm"}
 _REPETITIONS = 100

@@ -4,10 +4,10 @@
     python benchmarks/recurrent_tune.py --kinds wide --widths 768 1024 --batches 256   # only some
     python benchmarks/recurrent_tune.py --compile            # before that, anywhere: fill the cache, on all cores
     python benchmarks/recurrent_tune.py --report tune.jsonl  # the fastest of each shape, forward / backward
-    python benchmarks/recurrent_tune.py --table tune.jsonl   # the rows of kernels/persistent/h200.py
+    python benchmarks/recurrent_tune.py --table tune.jsonl   # the rows of kernels/persistent/h200.csv
 
 Time is that of the kernel alone: no product before or after it, no autograd. The cost model in
-`kernels/persistent/proposals.py` proposes plans; the GPU decides. Plans that are already in the file are not run again.
+`kernels/persistent/table.py` proposes plans; the GPU decides. Plans that are already in the file are not run again.
 The work runs in a separate process, which is restarted after a plan that crashes it.
 """
 
@@ -34,8 +34,8 @@ from statewise.kernels.lstm import LSTMWeights, lstm_step
 from statewise.kernels.persistent.compiler import machine_code
 from statewise.kernels.persistent.driver import Kernel, Run, kernel, launch, pointer
 from statewise.kernels.persistent.plan import GATES, Cell, Direction, Kind, Plan
-from statewise.kernels.persistent.proposals import BATCHES, WIDTHS, proposals
 from statewise.kernels.persistent.stall import address, raise_if_stalled
+from statewise.kernels.persistent.table import BATCHES, WIDTHS, proposals
 
 CELLS: tuple[Cell, ...] = ("lstm", "gru", "tanh")
 WAYS: tuple[Direction, ...] = ("forward", "backward")
@@ -293,8 +293,9 @@ def main() -> None:
         best = fastest(options.table)
         for (cell, way, width), shape in best.items():
             forward = best.get((cell, "forward", width), {})  # nobody else keeps what a backward reads
-            rows = ", ".join(f"{b}: {(plan[0], *plan[4:])!r}" for b, (_, plan) in sorted(shape.items()) if b in forward)
-            print(f"    {(cell, way, width)!r}: {{{rows}}},".replace("'", '"'))
+            for batch, (_, plan) in sorted(shape.items()):
+                if batch in forward:
+                    print(cell, way, width, batch, plan[0], *plan[4:], sep=",")
     elif options.report is not None:
         print("| cell | width |" + "".join(f" batch {batch} |" for batch in BATCHES))
         print("|---|---|" + "---|" * len(BATCHES))

@@ -2,24 +2,96 @@
 correctly on sequences longer than in training?
 
 python examples/termination.py [--steps N] [--cases N] [--model lstm]
+
+N rows, P prompt time, T content time.
 """
 
 import argparse
+import math
 import time
+from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor
 
-from statewise.data.embedded.probes import Terminated, least_nats, terminated
 from statewise.decoding.termination import LengthCalibration, calibrate_lengths, decode_until_end
 from statewise.models import LINEAGE
 from statewise.models.build_seq2seq import SCHEMES, Scheme, build_terminating
 from statewise.models.termination import Terminating
+from statewise.specs import UserError
 
 BATCH, DRAWS, LONGEST = 32, 50, 100
 LEARNED, BEYOND = (1, 12), (13, 24)
 COLUMNS = ("lengths", "scheme", "nats", "mean true", "mean drawn", "error", "exact", "50/80/95 %", "PIT", "cut off")
+
+
+# Means of the geometric lengths of `distributed`, by the prompt's symbol.
+MEANS = (2.0, 6.0, 14.0)
+
+
+class Terminated(NamedTuple):
+    """Symbols are 0 … vocab - 1; past its length a row is padded with 0."""
+
+    prompt_NP: Tensor
+    prompt_length_N: Tensor
+    content_NT: Tensor
+    length_N: Tensor
+    vocab: int
+
+
+def terminated(
+    kind: Literal["determined", "distributed"],
+    rows: int,
+    *,
+    seed: int = 0,
+    shortest: int = 1,
+    longest: int = 12,
+    width: int | None = None,
+) -> Terminated:
+    """Prompts and contents whose length is known given the prompt, to test ways of termination.
+
+    determined: a prompt of n random symbols 0 or 1, n from `shortest` to `longest`; the content is n symbols 2. The
+    length of the prompt determines that of the content.
+
+    distributed: a prompt of one symbol, which gives the mean of a geometric length; content symbols are random.
+    Only the distribution of the length is known. `shortest` and `longest` are not used.
+
+    `width` pads prompts and contents to at least that many time steps.
+    """
+    if rows < 1 or not 0 < shortest <= longest:
+        raise UserError(f"{rows} rows of lengths {shortest} to {longest}: expected at least 1 of each, in order")
+    rng = np.random.Generator(np.random.Philox(key=np.array([seed, 0], dtype=np.uint64)))
+    if kind == "determined":
+        length_N = rng.integers(shortest, longest + 1, size=rows)
+        wide = max(int(length_N.max()), width or 0)
+        inside = np.arange(wide) < length_N[:, None]
+        prompt = np.where(inside, rng.integers(0, 2, size=(rows, wide)), 0)
+        return _terminated(prompt, length_N, np.where(inside, 2, 0), length_N, vocab=3)
+    symbol_N = rng.integers(0, len(MEANS), size=rows)
+    # Failures before the first success: P(n) = (1 - h)^n h, of mean (1 - h) / h.
+    hazard_N = 1 / (1 + np.array(MEANS)[symbol_N])
+    length_N = rng.geometric(hazard_N) - 1
+    wide = max(int(length_N.max()), width or 0, 1)
+    inside = np.arange(wide) < length_N[:, None]
+    content = np.where(inside, rng.integers(0, len(MEANS), size=(rows, wide)), 0)
+    ones_N = np.ones(rows, dtype=np.int64)
+    return _terminated(symbol_N[:, None], ones_N, content, length_N, vocab=len(MEANS))
+
+
+def _terminated(*arrays: NDArray[np.int64], vocab: int) -> Terminated:
+    prompt_NP, prompt_length_N, content_NT, length_N = map(torch.from_numpy, arrays)
+    return Terminated(prompt_NP, prompt_length_N, content_NT, length_N, vocab)
+
+
+def least_nats(data: Terminated) -> Tensor:
+    """Nats of rows of `distributed` under the generating distribution: the lower bound of the mean loss."""
+    hazard_N = 1 / (1 + torch.tensor(MEANS, dtype=torch.float64)[data.prompt_NP[:, 0]])
+    of_length_N: Tensor = -(hazard_N.log() + data.length_N * (-hazard_N).log1p())
+    return of_length_N + data.length_N * math.log(len(MEANS))
 
 
 def main() -> None:

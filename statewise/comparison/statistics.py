@@ -18,10 +18,6 @@ from statewise.specs import UserError, nearest
 Better = Literal["lower", "higher"]
 Interval = tuple[float, float]
 
-_RESAMPLES = 10_000
-_EXACT = 16  # up to so many seeds, all 2^N signs are tried
-_SIGNS = 1 << _EXACT
-
 
 class Standing(NamedTuple):
     """One entry over its seeds. With one seed there is a figure, and no interval."""
@@ -32,21 +28,8 @@ class Standing(NamedTuple):
     mean: float
     deviation: float | None
     t_interval: Interval | None
-    bootstrap_interval: Interval | None
     failed: int  # seeds that did not end, or not in a number
     deterministic: bool = False  # a seed changes nothing: the metric is the same every time
-
-    @property
-    def note(self) -> str:
-        """What has to be said beside the figure; often nothing."""
-        notes = []
-        if len(self.figures) == 1:
-            notes.append("one seed: no interval")
-        elif self.deviation == 0:
-            notes.append("the same with every seed")
-        if self.failed:
-            notes.append(f"{self.failed} of {self.failed + len(self.figures)} seeds failed")
-        return "; ".join(notes)
 
 
 class Comparison(NamedTuple):
@@ -54,21 +37,14 @@ class Comparison(NamedTuple):
 
     first: str
     second: str
-    seeds: int
     difference: float
-    paired_t: float | None  # p-value by the two entries' own differences
-    sign_flip: float | None  # exact p-value: of all signs of the differences, how many are as far from 0
-    pooled_t: float | None  # p-value with the spread of all entries
-    corrected: float | None  # of `pooled_t` (or `paired_t`), by Holm, over all pairs
+    p: float | None  # corrected by Holm over all pairs; None: nothing varies
     distinguishable: bool
 
 
 class Ranking(NamedTuple):
     """Best first. Entries of one group are not distinguishable from the best of that group."""
 
-    metric: str
-    better: Better
-    confidence: float
     standings: list[Standing]
     groups: list[list[str]]
     comparisons: list[Comparison]
@@ -95,7 +71,6 @@ def standing(
         mean=float(np.mean(values)) if values else math.nan,
         deviation=float(np.std(values, ddof=1)) if len(values) > 1 else None,
         t_interval=t_interval(values, confidence=confidence),
-        bootstrap_interval=bootstrap_interval(values, confidence=confidence),
         failed=len(figures) - len(values),
         deterministic=deterministic,
     )
@@ -129,13 +104,12 @@ def ranking(
     metric: str,
     better: Better,
     entries: Sequence[str] | None = None,
-    error: Literal["pooled", "own"] = "pooled",
     confidence: float = 0.95,
 ) -> Ranking:
     """An order of the entries, and which of them the seeds cannot tell apart.
 
-    `pooled`: seeds are blocks, entries treatments, and one spread is estimated from all of them, so that two seeds
-    of many entries already say something; it takes the spread to be alike. `own`: each pair's differences alone.
+    Seeds are blocks, entries treatments, and one spread is estimated from all of them, so that two seeds of many
+    entries already say something; it takes the spread to be alike.
     """
     unsorted = [
         standing
@@ -143,58 +117,42 @@ def ranking(
         if standing.figures
     ]
     ordered = sorted(unsorted, key=lambda one: one.mean if better == "lower" else -one.mean)
-    comparisons = compare(ordered, error=error, confidence=confidence)
+    comparisons = compare(ordered, confidence=confidence)
     groups: list[list[str]] = []
-    apart = {
-        frozenset((comparison.first, comparison.second)) for comparison in comparisons if comparison.distinguishable
-    }
+    apart = {frozenset((pair.first, pair.second)) for pair in comparisons if pair.distinguishable}
     for one in ordered:
         if groups and frozenset((groups[-1][0], one.entry)) not in apart:
             groups[-1].append(one.entry)
         else:
             groups.append([one.entry])
-    return Ranking(metric, better, confidence, ordered, groups, comparisons, _method(ordered, error, confidence))
+    return Ranking(ordered, groups, comparisons, _method(ordered, confidence))
 
 
-def compare(
-    standings: Sequence[Standing], *, error: Literal["pooled", "own"] = "pooled", confidence: float = 0.95
-) -> list[Comparison]:
-    """All pairs."""
+def compare(standings: Sequence[Standing], *, confidence: float = 0.95) -> list[Comparison]:
+    """All pairs. One that the fit of all entries says nothing of is judged by its own differences."""
     pooled = pooled_p(standings)
     pairs = list(itertools.combinations(range(len(standings)), 2))
-    raw: list[tuple[float, int, float | None, float | None, float | None]] = []
+    differences, p_values = [], []
     for i, j in pairs:
         one, other = (dict(zip(standings[k].seeds, standings[k].figures)) for k in (i, j))
-        shared = sorted(one.keys() & other.keys())
-        gaps = [one[seed] - other[seed] for seed in shared]
-        difference = float(np.mean(gaps)) if gaps else standings[i].mean - standings[j].mean
-        raw.append((difference, len(shared), paired_t(gaps), sign_flip(gaps), pooled.get((i, j))))
-    decisive = [own if error == "own" else (own if all_of is None else all_of) for _, _, own, _, all_of in raw]
-    corrected = holm(decisive)
+        gaps = [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
+        differences.append(float(np.mean(gaps)) if gaps else standings[i].mean - standings[j].mean)
+        p_values.append(pooled[i, j] if (i, j) in pooled else paired_t(gaps))
     return [
         Comparison(
-            first=standings[i].entry,
-            second=standings[j].entry,
-            seeds=seeds,
-            difference=difference,
-            paired_t=own,
-            sign_flip=flip,
-            pooled_t=all_of,
-            corrected=p,
-            distinguishable=p is not None and p < 1 - confidence,
+            standings[i].entry, standings[j].entry, difference, p, distinguishable=p is not None and p < 1 - confidence
         )
-        for (i, j), (difference, seeds, own, flip, all_of), p in zip(pairs, raw, corrected)
+        for (i, j), difference, p in zip(pairs, differences, holm(p_values))
     ]
 
 
-def _method(standings: Sequence[Standing], error: str, confidence: float) -> str:
+def _method(standings: Sequence[Standing], confidence: float) -> str:
     most = max((len(standing.figures) for standing in standings), default=0)
     if most == 0:
         return ""
     if most < 2:
         return "One seed per model: differences cannot be tested, the order is that of single runs."
-    variance = "" if error == "own" else ", pooled variance"
-    test = f"paired t-tests across seeds{variance}, Holm-corrected, {confidence:.0%}".replace("%", " %")
+    test = f"paired t-tests across seeds, pooled variance, Holm-corrected, {confidence:.0%}".replace("%", " %")
     return f"Models in the same group are statistically tied with its best ({test})."
 
 
@@ -210,18 +168,6 @@ def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval
     return mean - half, mean + half
 
 
-def bootstrap_interval(
-    values: Sequence[float], *, confidence: float = 0.95, resamples: int = _RESAMPLES, seed: int = 0
-) -> Interval | None:
-    """Percentiles of the mean of values drawn with replacement; None for fewer than two. Few values make it narrow."""
-    if len(values) < 2:
-        return None
-    chance = np.random.default_rng(seed)
-    mean_R = np.asarray(values)[chance.integers(len(values), size=(resamples, len(values)))].mean(1)
-    low, high = np.quantile(mean_R, [0.5 - confidence / 2, 0.5 + confidence / 2])
-    return float(low), float(high)
-
-
 # -------------------------------------------------------------------- tests
 
 
@@ -234,23 +180,6 @@ def paired_t(differences: Sequence[float]) -> float | None:
     if _is_nothing(deviation, mean, differences):
         return None
     return _two_sided(mean * math.sqrt(len(differences)) / deviation, len(differences) - 1)
-
-
-def sign_flip(differences: Sequence[float], *, seed: int = 0) -> float | None:
-    """The share of all signs under which the mean is at least as far from 0: were there no difference, each were alike.
-
-    Exact up to 16 pairs, by a seeded sample of signs beyond. With N pairs no p-value is below 2^(1 - N).
-    """
-    if len(differences) < 2:
-        return None
-    gap_N = np.asarray(differences, dtype=np.float64)
-    reached = abs(gap_N.sum())
-    slack = 1e-12 * np.abs(gap_N).sum()  # equal sums in another order are equal
-    if len(gap_N) <= _EXACT:
-        sign_RN = np.array(list(itertools.product((1.0, -1.0), repeat=len(gap_N))))
-        return float((np.abs(sign_RN @ gap_N) >= reached - slack).mean())
-    sign_RN = np.random.default_rng(seed).choice((1.0, -1.0), size=(_SIGNS, len(gap_N)))
-    return (int((np.abs(sign_RN @ gap_N) >= reached - slack).sum()) + 1) / (_SIGNS + 1)  # the observed signs count
 
 
 def pooled_p(standings: Sequence[Standing]) -> dict[tuple[int, int], float]:

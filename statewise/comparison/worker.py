@@ -19,15 +19,18 @@ from typing import Any, Literal, NoReturn
 
 import torch
 
-from statewise.comparison.context import bytes_by_context, longest_path, seconds_by_context, training_by_context
 from statewise.comparison.measure import (
+    bytes_by_context,
     clock,
     costs,
     curve,
     finite_metrics,
+    longest_path,
     model_bytes,
     peak_bytes,
     refuse_without,
+    seconds_by_context,
+    training_by_context,
     watched,
 )
 from statewise.comparison.record import Order, append, read_lines, read_order, write_failure, write_found

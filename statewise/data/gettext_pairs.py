@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from statewise.data.lines import Examples, Where, read_bytes, refuse_empty
 from statewise.data.pairs import Pair
@@ -43,14 +43,11 @@ def find_catalogs(folder: str | Path | None = None) -> list[Catalog]:
     return catalogs
 
 
-def read_catalogs(
-    language: str, folder: str | Path | None = None, *, formats: Literal["keep", "leave-out"] = "keep"
-) -> Examples[Pair]:
+def read_catalogs(language: str, folder: str | Path | None = None) -> Examples[Pair]:
     """The messages of all catalogs of a language and their translations, each source once.
 
     The plural of a message is a separate pair. Messages that are untranslated, repeated, or whose translation has other
-    placeholders (`%s`, `{name}`) are counted and left out; with `formats="leave-out"` so are all with placeholders.
-    White space becomes single spaces.
+    placeholders (`%s`, `{name}`) are counted and left out. White space becomes single spaces.
     """
     catalogs = find_catalogs(folder)
     if not catalogs:
@@ -65,7 +62,7 @@ def read_catalogs(
     for path in chosen:
         for source, target, where in _messages(path):
             pair = Pair(" ".join(source.split()), " ".join(target.split()), where)
-            reason = _reason(pair, seen, formats)
+            reason = _reason(pair, seen)
             if reason:
                 pairs.counts[reason] += 1
             else:
@@ -75,16 +72,14 @@ def read_catalogs(
     return pairs
 
 
-def _reason(pair: Pair, seen: set[str], formats: Literal["keep", "leave-out"]) -> str:
+def _reason(pair: Pair, seen: set[str]) -> str:
     """Why a pair is left out, or nothing."""
     if not pair.target or pair.target == pair.source:
         return "untranslated"
     if pair.source in seen:
         return "met before"
-    holders = Counter(_PLACEHOLDER.findall(pair.source))
-    if holders != Counter(_PLACEHOLDER.findall(pair.target)):
-        return "placeholders differ"
-    return "with placeholders" if holders and formats == "leave-out" else ""
+    here, there = (Counter(_PLACEHOLDER.findall(text)) for text in (pair.source, pair.target))
+    return "" if here == there else "placeholders differ"
 
 
 def _messages(path: Path) -> Iterator[Pair]:

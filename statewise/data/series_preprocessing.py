@@ -6,26 +6,21 @@ T time, C channels, X covariates.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from statewise.data.series import Series
 from statewise.data.split import Span
 from statewise.specs import UserError, nearest
-
-A = TypeVar("A", Tensor, NDArray[np.float64])
 
 
 @dataclass(frozen=True)
 class Scaling:
     """`(x - mean) / std` for each channel; a constant channel is only shifted.
 
-    The last axis is the channel; if rows are single channels, `channel_B` gives their numbers. To scale back a
-    distribution, use `location` for means and quantiles, `spread` for scales.
+    The last axis is the channel.
     """
 
     mean_C: tuple[float, ...]
@@ -36,18 +31,15 @@ class Scaling:
         return Scaling((0.0,) * channels, (1.0,) * channels)
 
     @staticmethod
-    def fit(
-        spans: Sequence[Span], *, kind: Literal["standard", "none"] | Sequence[Literal["standard", "none"]]
-    ) -> "Scaling":
-        """From the rows of the spans only, without missing values. `kind` for all channels or for each."""
+    def fit(spans: Sequence[Span], *, kind: Literal["standard", "none"]) -> "Scaling":
+        """From the rows of the spans only, without missing values."""
         channels = spans[0].series.channels
-        kinds = [kind] * len(channels) if isinstance(kind, str) else list(kind)
-        if len(kinds) != len(channels):
-            raise UserError(f"{len(kinds)} kinds of scaling for {len(channels)} channels: {', '.join(channels)}")
+        if kind == "none":
+            return Scaling.none(len(channels))
         means, stds = [], []
         values_NC = np.concatenate([span.series.values_TC[span.begin : span.end] for span in spans])
-        for name, how, values_N in zip(channels, kinds, values_NC.T, strict=True):
-            mean, std = (0.0, 1.0) if how == "none" else _mean_and_std(values_N)
+        for name, values_N in zip(channels, values_NC.T, strict=True):
+            mean, std = _mean_and_std(values_N)
             if mean is None:
                 raise UserError(f"channel {name!r} has no value at all in the training part", fix="leave it out")
             means.append(mean)
@@ -64,33 +56,14 @@ class Scaling:
     def apply(self, series: Series) -> Series:
         return replace(series, values_TC=self.scaled(series.values_TC))
 
-    def scaled(self, values: A, *, channel_B: Tensor | None = None) -> A:
-        mean, std = self._like(values, channel_B)
-        scaled: A = (values - mean) / std
+    def scaled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        scaled: NDArray[np.float64] = (values - np.array(self.mean_C)) / np.array(self.std_C)
         return scaled
 
-    def location(self, scaled: A, *, channel_B: Tensor | None = None) -> A:
+    def location(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
         """Back to the data's own units: a value, a mean, a quantile."""
-        mean, std = self._like(scaled, channel_B)
-        value: A = scaled * std + mean
-        return value
-
-    def spread(self, scaled: A, *, channel_B: Tensor | None = None) -> A:
-        """Back to the data's own units: a standard deviation, a scale, the width of an interval."""
-        _, std = self._like(scaled, channel_B)
-        value: A = scaled * std
-        return value
-
-    def _like(self, values: A, channel_B: Tensor | None) -> tuple[Any, Any]:
-        if isinstance(values, np.ndarray):
-            assert channel_B is None
-            return np.array(self.mean_C), np.array(self.std_C)
-        mean_C = torch.tensor(self.mean_C, dtype=torch.float64, device=values.device)
-        std_C = torch.tensor(self.std_C, dtype=torch.float64, device=values.device)
-        if channel_B is not None:
-            ones = [1] * (values.dim() - 1)
-            mean_C, std_C = mean_C[channel_B].view(-1, *ones), std_C[channel_B].view(-1, *ones)
-        return mean_C.to(values), std_C.to(values)
+        values: NDArray[np.float64] = scaled * np.array(self.std_C) + np.array(self.mean_C)
+        return values
 
     def to_json(self) -> dict[str, list[float]]:
         return {"mean": list(self.mean_C), "std": list(self.std_C)}

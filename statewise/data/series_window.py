@@ -111,17 +111,12 @@ class SeriesWindows(_Windows):
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         assert 0 <= rank < world
         self.rows = rows_per_process(batch, world)
-        super().__init__(spans, context=context, horizon=horizon, stride=1, channels=channels, dtype=dtype)
+        super().__init__(spans, context=context, horizon=horizon, stride=1, channels=channels, dtype=torch.float32)
         self._batch, self._seed = batch, seed
         self._mine_B = slice(rank * self.rows, (rank + 1) * self.rows)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return -(-self.windows // self._batch)
 
     def at(self, step: int) -> SeriesBatch:
         draws_B = draws(self._seed, 0, block=step, count=self._batch)[self._mine_B]
@@ -168,7 +163,7 @@ class SeriesRows(NamedTuple):
     lengths_B: Tensor
 
 
-def series_rows(series: Sequence[Series], *, dtype: torch.dtype = torch.float32) -> SeriesRows:
+def series_rows(series: Sequence[Series]) -> SeriesRows:
     """A padded batch of whole series, in order: for many short ones."""
     _refuse_missing_covariates([Span(item, 0, len(item), 0) for item in series])
     time = max(map(len, series))
@@ -179,9 +174,9 @@ def series_rows(series: Sequence[Series], *, dtype: torch.dtype = torch.float32)
         covariates_BTX[row, : len(item)] = item.covariates_TX
     observed_BTC = ~np.isnan(values_BTC)
     return SeriesRows(
-        torch.from_numpy(np.where(observed_BTC, values_BTC, 0.0)).to(dtype),
+        torch.from_numpy(np.where(observed_BTC, values_BTC, 0.0)).float(),
         torch.from_numpy(observed_BTC),
-        torch.from_numpy(covariates_BTX).to(dtype),
+        torch.from_numpy(covariates_BTX).float(),
         torch.tensor([len(item) for item in series]),
     )
 

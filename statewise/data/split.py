@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from statewise.data.series import Series
 from statewise.specs import UserError, setting
 
 Index = NDArray[np.int64]
-How = Literal["random", "last"]
 
 _SPLIT_STREAM = 2**64 - 2  # a separate random stream; no epoch's number is as large
 
@@ -28,7 +27,6 @@ def hold_out(
     count: int,
     *,
     share: float,
-    how: How = "random",
     seed: int = 0,
     groups: Sequence[Hashable] | None = None,
     strata: Sequence[Hashable] | None = None,
@@ -36,8 +34,7 @@ def hold_out(
     """Hold out about `share` of `count` examples, at least one, and leave at least one for training.
 
     Examples of one group stay together: grouped by source sentence, no held-out source is in the training part. With
-    `strata` the share is the same for every label. `how="last"` takes the end of the file: with groups those that start
-    last, with strata the end of each.
+    `strata` the share is the same for every label.
     """
     assert 0 < share < 1
     assert groups is None or len(groups) == count
@@ -52,7 +49,7 @@ def hold_out(
             f"{units} {what} cannot be split into what is learned and what is held out",
             fix="give more examples, or name files to hold out",
         )
-    rank_U = draws(seed, _SPLIT_STREAM, block=0, count=units) if how == "random" else np.arange(units)[::-1]
+    rank_U = draws(seed, _SPLIT_STREAM, block=0, count=units)
     if strata is None:
         held_U = np.zeros(units, dtype=bool)
         # Enough units to make up the share in examples: groups may be of very unequal size.
@@ -66,7 +63,7 @@ def hold_out(
     return HeldOut(np.flatnonzero(~held_N), np.flatnonzero(held_N))
 
 
-def _stratified(stratum_N: Index, rank_N: NDArray[np.unsignedinteger] | Index, share: float) -> NDArray[np.bool_]:
+def _stratified(stratum_N: Index, rank_N: NDArray[np.uint64], share: float) -> NDArray[np.bool_]:
     """The share of each stratum, rounded; a stratum of one example stays in the training part."""
     size_S = np.bincount(stratum_N)
     order_N = np.lexsort((rank_N, stratum_N))  # stratum by stratum, each by rank

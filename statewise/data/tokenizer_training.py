@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from statewise.data.text import NEVER_SPACED, NO_SPACES, num_bytes, slices, unsegmented
@@ -83,15 +82,11 @@ def byte_backend() -> Tokenizer:
     return backend
 
 
-def code_points(text: str) -> NDArray[np.uint32]:
-    return np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
-
-
 def _frequent_characters(texts: Iterable[str], limit: int, min_count: int) -> dict[str, int]:
     """The special tokens, then the most frequent characters in code point order."""
     counts = np.zeros(NUM_CODE_POINTS, dtype=np.int64)
     for text in texts:
-        in_text = np.bincount(code_points(text))
+        in_text = np.bincount(np.frombuffer(text.encode("utf-32-le"), dtype="<u4"))
         counts[: len(in_text)] += in_text
     seen = np.flatnonzero(counts >= min_count)
     kept = seen[np.argsort(-counts[seen], kind="stable")][: limit - 2]

@@ -76,7 +76,7 @@ class LabelledTree(NamedTuple):
                 parts.append(f"({next(left)}")
                 waiting += [_CLOSE, *reversed(node)]
         assert next(left, None) is None
-        return _joined(parts)
+        return "".join(part if part == _CLOSE or not number else f" {part}" for number, part in enumerate(parts))
 
 
 class Node(NamedTuple):
@@ -125,11 +125,6 @@ def read_trees_and_gaps(paths: Paths, *, encoding: str = UTF8) -> Iterator[Label
     for path in path_list(paths):
         for text, where in bracketed(_lines(path, encoding)):
             yield where if text is None else LabelledTree(parse_tree(text, where), where)
-
-
-def _joined(parts: Sequence[str]) -> str:
-    """Join with a space before each part but the first and closing brackets."""
-    return "".join(part if part == _CLOSE or not number else f" {part}" for number, part in enumerate(parts))
 
 
 def nodes_of(tree: Any) -> Iterator[Node]:

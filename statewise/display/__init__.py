@@ -23,5 +23,4 @@ from statewise.display.progress import Status as Status
 from statewise.display.progress import make_progress as make_progress
 from statewise.display.progress import ticking as ticking
 from statewise.display.progress import time_left as time_left
-from statewise.display.terminal import SafeConsole as SafeConsole
 from statewise.display.terminal import make_console as make_console

@@ -14,7 +14,7 @@ from statewise.encoders.composer import TreeLSTMState as TreeLSTMState
 from statewise.encoders.grid import CORNERS as CORNERS
 from statewise.encoders.grid import GridEncoder as GridEncoder
 from statewise.encoders.grid import seen_order as seen_order
-from statewise.encoders.layer import EncoderLayer as EncoderLayer
+from statewise.encoders.transformer import EncoderLayer as EncoderLayer
 from statewise.encoders.transformer import TransformerEncoder as TransformerEncoder
 from statewise.encoders.tree import TreeEncoder as TreeEncoder
 from statewise.kernels import reverse_rows as reverse_rows

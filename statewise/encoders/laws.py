@@ -52,7 +52,7 @@ def make_case(width: int, like: Tensor, *, axes: int = 1, seed: int = 0) -> Case
 
 def case_of(encoder: Encoder, *, seed: int = 0) -> Case:
     """Inputs for an encoder, of its own width and dtype."""
-    return make_case(encoder.input_width, _like(encoder), axes=encoder.axes, seed=seed)
+    return make_case(encoder.input_width, next(encoder.parameters()), axes=encoder.axes, seed=seed)
 
 
 def precision(encoder: Encoder, dtype: torch.dtype) -> float:
@@ -335,7 +335,3 @@ def _reordered(encoder: Encoder, case: Case) -> float:
     return laws.distance(
         laws.evaluate(encoder, case, permuted), laws.evaluate(encoder, case, lambda c: (encoder(c.x), ()))
     )
-
-
-def _like(module: nn.Module) -> Tensor:
-    return next(module.parameters())

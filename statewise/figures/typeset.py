@@ -25,7 +25,7 @@ class Spot(NamedTuple):
     @property
     def alone(self) -> str:
         """The letter as it is seen when it is drawn by itself."""
-        return mirrored(self.text) if self.turned else self.text
+        return _MIRRORED.get(self.text, self.text) if self.turned else self.text
 
 
 class _Letter(NamedTuple):
@@ -155,11 +155,6 @@ def order(deep: Sequence[int]) -> list[int]:
             turned += run[::-1] if inside else run
         seen = turned
     return seen
-
-
-def mirrored(letter: str) -> str:
-    """A bracket as it appears in right-to-left text."""
-    return _MIRRORED.get(letter, letter)
 
 
 def _with_numbers(kinds: Sequence[str], edge: str) -> list[str]:

@@ -12,8 +12,10 @@ from statewise.layers.embedding import check_tokens as check_tokens
 from statewise.layers.heads import AttentionOptions as AttentionOptions
 from statewise.layers.heads import Heads as Heads
 from statewise.layers.heads import MultiHead as MultiHead
+from statewise.layers.heads import alibi_slopes as alibi_slopes
 from statewise.layers.heads import check_heads as check_heads
 from statewise.layers.heads import placed as placed
+from statewise.layers.heads import sinusoid as sinusoid
 from statewise.layers.initialise import Filler as Filler
 from statewise.layers.initialise import Scheme as Scheme
 from statewise.layers.initialise import fill_decay as fill_decay
@@ -23,8 +25,6 @@ from statewise.layers.mlp import MLP as MLP
 from statewise.layers.mlp import Around as Around
 from statewise.layers.norm import Norm as Norm
 from statewise.layers.norm import make_norm as make_norm
-from statewise.layers.position import alibi_slopes as alibi_slopes
-from statewise.layers.position import sinusoid as sinusoid
 from statewise.layers.readout import Readout as Readout
 from statewise.layers.readout import fit_readout as fit_readout
 from statewise.layers.score import make_score as make_score

@@ -45,7 +45,7 @@ class Forecaster(nn.Module, ABC):
     channels: int
     at_once: int  # time steps of one prediction, whose covariates must be known
 
-    @abstractmethod
+    @torch.no_grad()
     def forecast(
         self,
         past: Past,
@@ -56,6 +56,12 @@ class Forecaster(nn.Module, ABC):
         generator: torch.Generator | None = None,
     ) -> Forecast:
         """`horizon` time steps; `past` must hold the covariates of all of them. No gradient passes."""
+        return self._forecast(past, horizon, levels, paths, generator)
+
+    @abstractmethod
+    def _forecast(
+        self, past: Past, horizon: int, levels: Sequence[float], paths: int, generator: torch.Generator | None
+    ) -> Forecast: ...
 
 
 def enters(values: Tensor, observed: Tensor, covariates: Tensor, *, gaps: bool) -> Tensor:
@@ -126,15 +132,8 @@ class DirectForecaster(Forecaster):
         params, shift_BHC = super().__call__(past)
         return params, shift_BHC
 
-    @torch.no_grad()
-    def forecast(
-        self,
-        past: Past,
-        *,
-        horizon: int,
-        levels: Sequence[float] = (),
-        paths: int = 0,
-        generator: torch.Generator | None = None,
+    def _forecast(
+        self, past: Past, horizon: int, levels: Sequence[float], paths: int, generator: torch.Generator | None
     ) -> Forecast:
         """Beyond the trained horizon it continues from its own mean, without uncertainty."""
         covariates_BTX = _ahead(past.covariates_BTX, 0, self.context + self.horizon)
@@ -258,15 +257,8 @@ class RecursiveForecaster(Forecaster):
         value = self.value(y, sample=sample, generator=generator)
         return torch.cat([value, torch.ones_like(value)], -1) if self.gaps else value
 
-    @torch.no_grad()
-    def forecast(
-        self,
-        past: Past,
-        *,
-        horizon: int,
-        levels: Sequence[float] = (),
-        paths: int = 0,
-        generator: torch.Generator | None = None,
+    def _forecast(
+        self, past: Past, horizon: int, levels: Sequence[float], paths: int, generator: torch.Generator | None
     ) -> Forecast:
         """With `paths`, mean and quantiles of sampled futures; otherwise the mean is fed back."""
         length = past.values_BLC.shape[1]

@@ -38,9 +38,13 @@ class Ancestor(NamedTuple):
     state: str  # what it remembers, in words
     fixed: str  # what it fixed in its predecessors
     cost: str  # what that took
-    recipe: str  # a name `statewise train` knows
     spec: ModelSpec  # at its default size
     variants: tuple[ModelSpec, ...] = ()  # other settings, at a small size, that the laws are checked on
+
+    @property
+    def recipe(self) -> str:
+        """A name that `statewise train` knows."""
+        return self.name
 
 
 class Lineage(tuple[Ancestor, ...]):
@@ -72,7 +76,6 @@ _ROWS = (
         state="the last few symbols, nothing else",
         fixed="symbols are not drawn one by one from a bag: what came before is counted",
         cost="contexts multiply with the order; most long ones are never seen, and none resembles another",
-        recipe="markov",
         spec=MarkovSpec(),
         variants=(
             MarkovSpec(order=2, smoothing="modified"),
@@ -90,7 +93,6 @@ _ROWS = (
         state="a summary h of the past; how it is renewed, h' = g(h, x), is free",
         fixed="what is remembered no longer has to be a list of the last symbols",
         cost="g has to be chosen or learnt, and the summary computed one step after the other",
-        recipe="latent",
         spec=LatentSpec(),
         variants=(
             LatentSpec(width=12, transition="elman"),
@@ -107,7 +109,6 @@ _ROWS = (
         state="the last output o: all that comes back, until the next token says what it should have been",
         fixed="its outputs lead to its next ones; where the true ones are known, all time steps are trained at once",
         cost="the past is known only as far as the output tells it; run freely, it meets its own mistakes",
-        recipe="jordan",
         spec=JordanSpec(),
         variants=(
             JordanSpec(width=12, feedback="output"),
@@ -123,7 +124,6 @@ _ROWS = (
         state="a vector h, rewritten at every step",
         fixed="a window forgets all that left it; a vector can carry any distance",
         cost="gradients shrink or grow with every step; time cannot be parallel",
-        recipe="elman",
         spec=ElmanSpec(),
         variants=(
             ElmanSpec(width=12, activation="relu"),
@@ -140,7 +140,6 @@ _ROWS = (
         state="a vector h; each unit keeps a share of what it held",
         fixed="units with time scales of their own: a share near 1 keeps for long, and passes gradients on",
         cost="the share does not look at the input: it cannot keep one thing and drop the next",
-        recipe="leaky",
         spec=LeakySpec(),
         variants=(
             LeakySpec(width=12, leak="fixed"),
@@ -158,7 +157,6 @@ _ROWS = (
         state="a pair: what it shows (h) and an additive cell (c)",
         fixed="the cell passes on by a gate alone, so gradients survive hundreds of steps",
         cost="four products a step instead of one, twice the state",
-        recipe="lstm",
         spec=LSTMSpec(),
         variants=(
             LSTMSpec(width=12, peephole=True),
@@ -178,7 +176,6 @@ _ROWS = (
         state="a vector h in a random recurrence that is never trained",
         fixed="no gradient has to pass through time: only the read-out is trained, on series in closed form",
         cost="what the random recurrence does not keep cannot be learnt; it needs many units",
-        recipe="reservoir",
         spec=ReservoirSpec(),
         variants=(
             ReservoirSpec(width=12, alpha=0.5, radius=1.2, density=1.0),
@@ -194,7 +191,6 @@ _ROWS = (
         state="the last inputs, as many as the window holds but one",
         fixed="words seen in one context help in similar ones; counts alone share nothing",
         cost="blind beyond its window, and each further step of it costs weights",
-        recipe="window",
         spec=WindowSpec(),
         variants=(
             WindowSpec(width=12, order=1, activation="relu"),
@@ -211,7 +207,6 @@ _ROWS = (
         state="a vector h that a gate can leave unchanged",
         fixed="nearly the LSTM's memory with one state and three products",
         cost="no separate cell: what it keeps it must also show",
-        recipe="gru",
         spec=GRUSpec(),
         variants=(
             GRUSpec(width=12, reset="before"),
@@ -229,7 +224,6 @@ _ROWS = (
         state="a vector h, rewritten by several layers at every step",
         fixed="one layer a step computes little; depth between input, states and output computes more",
         cost="a longer way for gradients at every step; the skip shortens it again",
-        recipe="deep_rnn",
         spec=DeepRNNSpec(),
         variants=(
             DeepRNNSpec(width=12, input_depth=1, transition_depth=1, output_depth=1),
@@ -246,7 +240,6 @@ _ROWS = (
         state="the list of everything read",
         fixed="nothing is squeezed into a vector: any past token is one step away",
         cost="no parameters and no sense of order; the list grows, and so does each step",
-        recipe="basic_attention",
         spec=BasicAttentionSpec(),
         variants=(BasicAttentionSpec(width=12, kernel="naive"),),
     ),
@@ -259,7 +252,6 @@ _ROWS = (
         state="the list of all keys and values (the KV cache), a list in each layer",
         fixed="training is parallel in time, and gradients reach any distance in one step",
         cost="time and memory per token grow with the context, unless a window bounds it",
-        recipe="transformer",
         spec=TransformerSpec(),
         variants=(
             TransformerSpec(width=12, depth=1, heads=2, position="none"),
@@ -280,7 +272,6 @@ _ROWS = (
         state="a matrix per head: the sum of key-value products, and the sum of keys",
         fixed="attention's list, which grows with time, becomes a matrix of fixed size",
         cost="keys that are not orthogonal blur each other, and nothing is ever taken away",
-        recipe="linear_attention",
         spec=LinearAttentionSpec(),
         variants=(
             LinearAttentionSpec(width=12, feature="identity", heads=3),
@@ -297,7 +288,6 @@ _ROWS = (
         state="a matrix per head that fades as the input says, and a few last inputs",
         fixed="what is kept and what is passed over depends on the input, and training stays parallel",
         cost="one decay for a whole head; it adds and fades, but cannot replace one thing alone",
-        recipe="mamba2",
         spec=Mamba2Spec(),
         variants=(
             Mamba2Spec(width=12, conv=0, gate=False, heads=3, skip="head"),
@@ -314,7 +304,6 @@ _ROWS = (
         state="the weights of a linear model per head, and its steps since the last mini-batch",
         fixed="compressing the past becomes learning: each token trains the state on its own loss",
         cost="a forward and a backward pass of the inner model for every token",
-        recipe="ttt_linear",
         spec=TTTLinearSpec(),
         variants=(
             TTTLinearSpec(width=12, mini_batch=1),
@@ -332,7 +321,6 @@ _ROWS = (
         state="the weights of a two-layer network per head, and its steps since the last mini-batch",
         fixed="the state is no longer linear in what it holds: it can fit what a matrix cannot",
         cost="a state many times as large, and more than twice the work for every token",
-        recipe="ttt_mlp",
         spec=TTTMLPSpec(),
         variants=(
             TTTMLPSpec(width=12, mini_batch=1),
@@ -349,7 +337,6 @@ _ROWS = (
         state="a vector h, decayed and added to unit by unit",
         fixed="the gate does not look at the state, so a stretch of time is one parallel scan",
         cost="a layer cannot react to what it remembers; that takes the layer above",
-        recipe="mingru",
         spec=MinGRUSpec(),
         variants=(
             MinGRUSpec(width=12, candidate="positive"),
@@ -366,7 +353,6 @@ _ROWS = (
         state="a vector h, decayed and added to unit by unit",
         fixed="two gates as in an LSTM, and still one parallel scan",
         cost="a third product, and no cell apart from what it shows",
-        recipe="minlstm",
         spec=MinLSTMSpec(),
         variants=(
             MinLSTMSpec(width=12, share=False),
@@ -383,7 +369,6 @@ _ROWS = (
         state="a matrix per head that maps keys to values, and a few last inputs",
         fixed="a key's old value is taken out before the new one is put in, and all can fade",
         cost="a triangular system per chunk; the state is still of fixed size",
-        recipe="gated_delta",
         spec=GatedDeltaSpec(),
         variants=(
             GatedDeltaSpec(width=12, decay=False, conv=0, gate=False),

@@ -107,7 +107,9 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         first = self.stack.init_state(batch)
         return DecoderState(
             mixer=first if self.bridge is None else self.bridge(encoded.summary_BC, first),
-            context_BC=encoded.summary_BC if self.each_step or self._deep else encoded.summary_BC[:, :0],
+            context_BC=encoded.summary_BC
+            if self.each_step or (self.attend is None and self.combine is not None)
+            else encoded.summary_BC[:, :0],
             memory=() if self.attend is None else self._remember(encoded),
             carried_BF=encoded.summary_BC.new_zeros(batch, self.stack_width if self._recurs else 0),
             position_B=torch.zeros_like(encoded.length_B),
@@ -116,11 +118,6 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
     def _remember(self, encoded: Encoded) -> Any:
         assert self.attend is not None
         return self.attend.remember(encoded.outputs_BSC, encoded.outputs_BSC, encoded.length_B)
-
-    @property
-    def _deep(self) -> bool:
-        """Whether the output layer reads the summary and the last token too, where no attention does."""
-        return self.attend is None and self.combine is not None
 
     @property
     def _recurs(self) -> bool:

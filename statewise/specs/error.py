@@ -53,7 +53,7 @@ def option(name: str, value: Any = None) -> str:
     flag, argument = f"--{name.replace('_', '-')}", name.replace("-", "_")
     if value is None:
         return either(flag, argument)
-    return either(flag if value is True else f"{flag} {_in_shell(value)}", f"{argument}={_literal(value)}")
+    return either(flag if value is True else f"{flag} {shlex.quote(as_toml(value))}", f"{argument}={_literal(value)}")
 
 
 def setting(path: str | Mapping[str, Any], value: Any = None) -> str:
@@ -100,10 +100,6 @@ def _literal(value: Any) -> str:
 def as_toml(value: Any) -> str:
     """A value as `--set` reads it."""
     return value if isinstance(value, str) else "none" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def _in_shell(value: Any) -> str:
-    return shlex.quote(as_toml(value))
 
 
 def lack_of_memory(error: BaseException) -> str | None:

@@ -34,30 +34,17 @@ class SquaredSpec(_ObjectiveSpec):
 
     kind: Literal["squared"] = "squared"
 
-    @property
-    def numbers(self) -> int:
-        """That a head gives for each value."""
-        return 1
-
 
 class GaussianSpec(_ObjectiveSpec):
     """A mean and a scale."""
 
     kind: Literal["gaussian"] = "gaussian"
 
-    @property
-    def numbers(self) -> int:
-        return 2
-
 
 class StudentSpec(_ObjectiveSpec):
     """Student's t, with learnt degrees of freedom: outliers are expected, and teach less."""
 
     kind: Literal["student"] = "student"
-
-    @property
-    def numbers(self) -> int:
-        return 3
 
 
 class QuantileSpec(_ObjectiveSpec):
@@ -69,10 +56,6 @@ class QuantileSpec(_ObjectiveSpec):
     levels: tuple[float, ...] = Field(
         (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975), description="rising, between 0 and 1"
     )
-
-    @property
-    def numbers(self) -> int:
-        return len(self.levels)
 
     def model_post_init(self, _: Any) -> None:
         rising = all(before < after for before, after in zip(self.levels, self.levels[1:]))
@@ -87,10 +70,6 @@ class BernoulliSpec(_ObjectiveSpec):
     loss: ClassVar[str] = "nats_per_frame"
 
     kind: Literal["bernoulli"] = "bernoulli"
-
-    @property
-    def numbers(self) -> int:
-        return 1
 
 
 RealObjectiveSpec = Annotated[

@@ -4,6 +4,7 @@ from statewise.tasks.answers import Answer as Answer
 from statewise.tasks.answers import Answers as Answers
 from statewise.tasks.answers import Course as Course
 from statewise.tasks.dispatch import TASKS as TASKS
+from statewise.tasks.dispatch import Trained as Trained
 from statewise.tasks.dispatch import compared_data as compared_data
 from statewise.tasks.dispatch import load as load
 from statewise.tasks.dispatch import metric_names as metric_names
@@ -13,7 +14,6 @@ from statewise.tasks.exposure import exposure_figures as exposure_figures
 from statewise.tasks.exposure import exposure_report as exposure_report
 from statewise.tasks.folder import NEEDS as NEEDS
 from statewise.tasks.folder import find_run as find_run
-from statewise.tasks.folder import is_shipped as is_shipped
 from statewise.tasks.folder import read_spec as read_spec
 from statewise.tasks.folder import shipped_names as shipped_names
 from statewise.tasks.job import Job as Job
@@ -22,7 +22,6 @@ from statewise.tasks.language_model import LanguageModelEvaluation as LanguageMo
 from statewise.tasks.language_model import LanguageModelJob as LanguageModelJob
 from statewise.tasks.language_model import LanguageModelRun as LanguageModelRun
 from statewise.tasks.language_model import TextSpecimens as TextSpecimens
-from statewise.tasks.language_model import measure as measure
 from statewise.tasks.launch import refuse_used as refuse_used
 from statewise.tasks.launch import train as train
 from statewise.tasks.metric import Metric as Metric
@@ -53,4 +52,3 @@ from statewise.tasks.specimen import Part as Part
 from statewise.tasks.specimen import Specimen as Specimen
 from statewise.tasks.specimen import Specimens as Specimens
 from statewise.tasks.specimen import Words as Words
-from statewise.tasks.trained import Trained as Trained

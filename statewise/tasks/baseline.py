@@ -3,7 +3,6 @@
 B batch, T time, C channels, H time steps ahead, P order of an autoregression.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -15,30 +14,6 @@ from statewise.specs import UserError
 from statewise.tasks.metric.score import check_pairs
 
 Array = NDArray[np.float64]
-
-
-# Classes.
-
-
-class ClassBaseline(NamedTuple):
-    accuracy: float
-    nats: float
-
-
-def majority_class(train: Sequence[str], test: Sequence[str], *, names: Sequence[str] = ()) -> ClassBaseline:
-    """Accuracy of the class most frequent in training, and nats of the training frequencies, add-one smoothed.
-
-    `names` are classes known though training may lack them; a class that only the test has counts as one, too.
-    """
-    check_pairs(len(test), len(test), of="labels")
-    counts = Counter(train)
-    if not counts:
-        raise UserError("there are no training labels to count")
-    classes = {*counts, *names, *test}
-    total = sum(counts.values()) + len(classes)
-    most = counts.most_common(1)[0][0]
-    nats = -sum(math.log((counts[label] + 1) / total) for label in test) / len(test)
-    return ClassBaseline(sum(label == most for label in test) / len(test), nats)
 
 
 # Tags.
@@ -69,9 +44,6 @@ def fit_frequent_tag(words: Sequence[Sequence[str]], tags: Sequence[Sequence[str
         raise UserError("there are no training tags to count")
     chosen = {word: counts.most_common(1)[0][0] for word, counts in by_word.items()}
     return FrequentTag(chosen, overall.most_common(1)[0][0])
-
-
-# Translation.
 
 
 # Series. A history is `[..., T, C]`, a forecast `[..., H, C]`. What is missing (NaN) is passed over.
@@ -110,15 +82,15 @@ def drift(history: ArrayLike, horizon: int) -> Array:
 
 
 class Autoregression(NamedTuple):
-    """`x_t = c + Σ_p A_p x_t-p`; without `joint`, A_p is diagonal: each channel looks at its own past."""
+    """`x_t = c + Σ_p a_p x_t-p`: each channel looks at its own past."""
 
     constant_C: Array
-    weight_PCC: Array  # [lag - 1, from, to]; where A_p is diagonal, [lag - 1, channel]
+    weight_PC: Array  # [lag - 1, channel]
 
     def forecast(self, history: ArrayLike, horizon: int) -> Array:
         """Step by step, its own forecasts in the place of what is not known yet."""
         past = _history(history, horizon)
-        order = len(self.weight_PCC)
+        order = len(self.weight_PC)
         if past.shape[-2] < order:
             raise UserError(
                 f"a history of {past.shape[-2]} time steps is too short for an autoregression of order {order}"
@@ -126,16 +98,15 @@ class Autoregression(NamedTuple):
         if past.shape[-1] != len(self.constant_C):
             raise UserError(f"the history has {past.shape[-1]} channels, the autoregression {len(self.constant_C)}")
         seen = _carried(past)[..., past.shape[-2] - order :, :]
-        product = "...pc,pcd->...d" if self.weight_PCC.ndim == 3 else "...pc,pc->...c"
         ahead = []
         for _ in range(horizon):
-            value = self.constant_C + np.einsum(product, seen[..., ::-1, :], self.weight_PCC)
+            value = self.constant_C + np.einsum("...pc,pc->...c", seen[..., ::-1, :], self.weight_PC)
             ahead.append(value)
             seen = np.concatenate([seen, value[..., None, :]], axis=-2)[..., 1:, :]
         return np.stack(ahead, axis=-2)
 
 
-def fit_autoregression(series: Sequence[ArrayLike], *, order: int, joint: bool = False) -> Autoregression:
+def fit_autoregression(series: Sequence[ArrayLike], *, order: int) -> Autoregression:
     """Least squares over all windows of all series `[T, C]` that miss nothing."""
     if order < 1:
         raise UserError(f"order = {order} is not valid, expected 1 or more")
@@ -151,21 +122,18 @@ def fit_autoregression(series: Sequence[ArrayLike], *, order: int, joint: bool =
     windows_NCW = np.concatenate(windows)
     channels = windows_NCW.shape[1]
     past_NPC, now_NC = windows_NCW[:, :, -2::-1].swapaxes(1, 2), windows_NCW[:, :, -1]
-    constant_C, weight_PCC = np.zeros(channels), np.zeros((order, channels, channels) if joint else (order, channels))
-    groups = [list(range(channels))] if joint else [[channel] for channel in range(channels)]
-    for group in groups:
-        inputs_NI = past_NPC[:, :, group].reshape(len(past_NPC), -1)
-        targets_NG = now_NC[:, group]
-        known_N = ~(np.isnan(inputs_NI).any(1) | np.isnan(targets_NG).any(1))
+    constant_C, weight_PC = np.zeros(channels), np.zeros((order, channels))
+    for channel in range(channels):
+        inputs_NP, target_N = past_NPC[:, :, channel], now_NC[:, channel]
+        known_N = ~(np.isnan(inputs_NP).any(1) | np.isnan(target_N))
         if not known_N.any():
             raise UserError(
                 f"no window of {order + 1} time steps is without a missing value", fix="choose a smaller order"
             )
-        design_NI = np.column_stack([np.ones(known_N.sum()), inputs_NI[known_N]])
-        solution_IG = np.linalg.lstsq(design_NI, targets_NG[known_N], rcond=None)[0]
-        constant_C[group] = solution_IG[0]
-        weight_PCC[:, group] = solution_IG[1:].reshape(order, len(group), *[len(group)] * joint)
-    return Autoregression(constant_C, weight_PCC)
+        design_NI = np.column_stack([np.ones(known_N.sum()), inputs_NP[known_N]])
+        solution_I = np.linalg.lstsq(design_NI, target_N[known_N], rcond=None)[0]
+        constant_C[channel], weight_PC[:, channel] = solution_I[0], solution_I[1:]
+    return Autoregression(constant_C, weight_PC)
 
 
 def _history(history: ArrayLike, horizon: int) -> Array:

@@ -27,13 +27,12 @@ from statewise.specs import (
     option,
     with_plain,
 )
-from statewise.tasks.dispatch import open_job
+from statewise.tasks.dispatch import Trained, open_job
 from statewise.tasks.environment import compare_threads, data_sha256, refuse_other_data, write_environment
 from statewise.tasks.fine_tuning import fine_tuning, first_model
 from statewise.tasks.folder import NEEDS, read_spec
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model import LanguageModelJob
-from statewise.tasks.trained import Trained
 from statewise.training import (
     Checkpoint,
     Display,

@@ -5,7 +5,6 @@ from statewise.training.checkpoint import advice_for_newer as advice_for_newer
 from statewise.training.checkpoint import read_tensors as read_tensors
 from statewise.training.checkpoint import vouched_for as vouched_for
 from statewise.training.checkpoint import write_files as write_files
-from statewise.training.cluster import ray_cluster as ray_cluster
 from statewise.training.counting import count as count
 from statewise.training.device import allow_amx_if_it_works as allow_amx_if_it_works
 from statewise.training.device import pick_device as pick_device
@@ -42,6 +41,7 @@ from statewise.training.loop import judge_of as judge_of
 from statewise.training.optimizer import make_optimizer as make_optimizer
 from statewise.training.parallel import Parallel as Parallel
 from statewise.training.parallel import parallel as parallel
+from statewise.training.parallel import ray_cluster as ray_cluster
 from statewise.training.progress import Display as Display
 from statewise.training.progress import Silent as Silent
 from statewise.training.progress import make_display as make_display
@@ -57,5 +57,6 @@ from statewise.training.task import Task as Task
 from statewise.training.task import Window as Window
 from statewise.training.trackers import refuse_missing as refuse_missing
 from statewise.training.update import Segment as Segment
+from statewise.training.update import connected as connected
 from statewise.training.update import pass_gradient as pass_gradient
 from statewise.training.update import segments as segments

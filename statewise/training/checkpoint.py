@@ -42,7 +42,7 @@ def write_folder(target: Path, files: Mapping[str, Payload]) -> None:
     temporary.mkdir()
     try:
         write_files(temporary, files)
-        aside = aside_of(target)
+        aside = target.with_name(f"{target.name}~")
         if target.exists():  # moved aside, under a name that is still read if the process is killed here
             remove(aside)
             os.replace(target, aside)
@@ -51,11 +51,6 @@ def write_folder(target: Path, files: Mapping[str, Payload]) -> None:
         remove(aside)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def aside_of(folder: Path) -> Path:
-    """The name of a folder while another replaces it."""
-    return folder.with_name(f"{folder.name}~")
 
 
 def write_files(folder: Path, files: Mapping[str, Payload]) -> None:

@@ -205,9 +205,9 @@ class Updater:
         losses, states = [], []
         for some in _slices(window.rows, self.spec.accumulate):
             state = rows(self.state, some)
-            for connected in _connected(cuts):
+            for group in connected(cuts):
                 total: Tensor | None = None
-                for segment in connected:
+                for segment in group:
                     state = pass_gradient(state, segment.flow)
                     with autocast(self.spec, self.par.device):
                         loss, state = self.task.loss(
@@ -317,7 +317,7 @@ def _slices(count: int, wanted: int) -> list[slice]:
     return [slice(a, b) for a, b in pairwise(edges)]
 
 
-def _connected(cuts: list[Segment]) -> list[list[Segment]]:
+def connected(cuts: list[Segment]) -> list[list[Segment]]:
     """Segments grouped by backward pass: gradient flows between those of one group."""
     groups: list[list[Segment]] = []
     for segment in cuts:

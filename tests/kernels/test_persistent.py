@@ -14,12 +14,11 @@ from statewise.kernels import persistent
 from statewise.kernels.choice import Choice, choose, force
 from statewise.kernels.gpu import H200, KNOWN, Gpu
 from statewise.kernels.persistent import compiler, driver, stall, table
-from statewise.kernels.persistent.h200 import FASTEST, Row
 from statewise.kernels.persistent.plan import Cell, Direction, Plan
 from statewise.mixers import GRU, LSTM, Elman
 from statewise.specs import UserError
 
-ENTRIES = [(*key, batch, row) for key, rows in FASTEST.items() for batch, row in rows.items()]
+ENTRIES = [(*key, batch, row) for key, rows in table.FASTEST.items() for batch, row in rows.items()]
 
 
 def test_a_plan_one_way_alone_serves_that_way_alone() -> None:
@@ -35,7 +34,7 @@ def test_a_plan_one_way_alone_serves_that_way_alone() -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: "-".join(map(str, entry[:4])))
-def test_every_plan_of_the_table_fits(entry: tuple[Cell, Direction, int, int, Row]) -> None:
+def test_every_plan_of_the_table_fits(entry: tuple[Cell, Direction, int, int, table.Row]) -> None:
     cell, direction, width, batch, row = entry
     plan = table._plan(cell, direction, width, row)
     assert plan.fits(H200)
@@ -44,7 +43,7 @@ def test_every_plan_of_the_table_fits(entry: tuple[Cell, Direction, int, int, Ro
     if plan.cooperative:
         assert across * down <= H200.clusters[plan.blocks] * plan.blocks
     if direction == "backward":
-        assert batch in FASTEST[cell, "forward", width], "nobody else keeps what it reads"
+        assert batch in table.FASTEST[cell, "forward", width], "nobody else keeps what it reads"
 
 
 def test_a_shape_takes_the_next_one_in_the_table() -> None:

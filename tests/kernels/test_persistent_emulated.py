@@ -14,7 +14,7 @@ from statewise.kernels.gru import GRUWeights, gru_step
 from statewise.kernels.lstm import LSTMWeights, lstm_step
 from statewise.kernels.persistent.driver import Run, pointer
 from statewise.kernels.persistent.plan import GATES, Direction, Plan
-from statewise.kernels.persistent.proposals import clustered, polled
+from statewise.kernels.persistent.table import clustered, polled
 
 # Forward and backward of each cell by each kind of kernel; part of the weights outside registers, odd numbers of
 # warps, several tiles of rows, one buffer or two, values fetched in pieces.

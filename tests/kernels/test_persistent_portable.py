@@ -9,7 +9,7 @@ import torch
 
 from statewise.kernels import gpu as gpus
 from statewise.kernels.gpu import H200, KNOWN, Gpu, gpu_of
-from statewise.kernels.persistent import compiler, proposals, table
+from statewise.kernels.persistent import compiler, table
 from statewise.kernels.persistent.plan import Cell, Plan
 from statewise.specs import UserError
 
@@ -45,7 +45,7 @@ def test_a_small_hopper_takes_the_table_where_it_has_room() -> None:
     assert wide is not None
     across, down = wide[0].grid(16)
     assert across * down > small.multiprocessors
-    assert table.plans("lstm", width=1024, batch=16, gpu=small) == proposals.expected("lstm", 1024, 16, small)
+    assert table.plans("lstm", width=1024, batch=16, gpu=small) == table.expected("lstm", 1024, 16, small)
 
 
 def test_shared_memory_is_asked_of_the_gpu_and_not_assumed() -> None:

@@ -7,17 +7,19 @@ import numpy as np
 import pytest
 import torch
 from covering import covered
+from example import example
 from listed import shaken
 
 from statewise.core import concat, laws, rows
 from statewise.core.randomness import uniforms
-from statewise.data.embedded.probes import MEANS, least_nats, terminated
 from statewise.decoding.termination import calibrate_lengths, decode_until_end
 from statewise.models import LINEAGE
 from statewise.models.build_seq2seq import SCHEMES, Scheme, build_terminating
 from statewise.models.remaining_length import OVER, UNKNOWN, WholeLogistic
 from statewise.models.termination import Terminating
 from statewise.specs import GRUSpec, UserError
+
+termination = example("termination")
 
 LAYERED = [row for row in LINEAGE if row.spec.learns == "gradient"]
 VOCAB = 3
@@ -68,7 +70,7 @@ def test_content_and_length_together_have_probability_one(scheme: Scheme) -> Non
 @each_scheme
 def test_a_ragged_batch_is_its_rows(scheme: Scheme) -> None:
     model = made(scheme)
-    data = terminated("determined", 6, seed=2, longest=5)
+    data = termination.terminated("determined", 6, seed=2, longest=5)
     nats_NT = model.loss(data.prompt_NP, data.prompt_length_N, data.content_NT, data.length_N)
     for row, length in enumerate(data.length_N.tolist()):
         one = slice(row, row + 1)
@@ -162,20 +164,20 @@ def test_calibration_knows_right_from_wrong() -> None:
 
 
 def test_the_probes_are_what_they_say() -> None:
-    data = terminated("determined", 500, seed=1, shortest=3, longest=9)
+    data = termination.terminated("determined", 500, seed=1, shortest=3, longest=9)
     assert torch.equal(data.length_N, data.prompt_length_N)
     assert (data.length_N.min(), data.length_N.max()) == (3, 9)
     assert ((data.content_NT == 2).sum(1) == data.length_N).all()
-    many = terminated("distributed", 30000, seed=1)
-    for symbol, mean in enumerate(MEANS):
+    many = termination.terminated("distributed", 30000, seed=1)
+    for symbol, mean in enumerate(termination.MEANS):
         some = many.length_N[many.prompt_NP[:, 0] == symbol].double()
         assert some.mean().item() == pytest.approx(mean, rel=0.05)
         assert some.var().item() == pytest.approx(mean * (mean + 1), rel=0.15)
-    entropy = np.mean([(1 + m) * np.log(1 + m) - m * np.log(m) + m * np.log(3) for m in MEANS])
-    assert least_nats(many).mean().item() == pytest.approx(entropy, rel=0.02)
-    assert torch.equal(many.content_NT, terminated("distributed", 30000, seed=1).content_NT)
+    entropy = np.mean([(1 + m) * np.log(1 + m) - m * np.log(m) + m * np.log(3) for m in termination.MEANS])
+    assert termination.least_nats(many).mean().item() == pytest.approx(entropy, rel=0.02)
+    assert torch.equal(many.content_NT, termination.terminated("distributed", 30000, seed=1).content_NT)
     with pytest.raises(UserError, match="in order"):
-        terminated("determined", 5, shortest=4, longest=3)
+        termination.terminated("determined", 5, shortest=4, longest=3)
 
 
 def test_uniform_numbers_do_not_depend_on_who_else_asks() -> None:

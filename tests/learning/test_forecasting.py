@@ -1,10 +1,10 @@
 """Forecasters learn the embedded series, know how sure they are, and notice when time itself matters."""
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
+from example import example
 
 import statewise
 from statewise.tasks.forecasting import ForecastEvaluation, ForecastingRun
@@ -92,13 +92,9 @@ def test_a_linear_window_model_is_least_squares(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_time_helps_where_the_dynamics_change() -> None:
-    spec = importlib.util.spec_from_file_location("stationarity_example", ROOT / "examples" / "stationarity.py")
-    assert spec is not None
-    assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    made = example.cases(1600)
-    found = {name: example.tested(series, steps=200, seeds=3) for name, series in made.items()}
+    stationarity = example("stationarity")
+    made = stationarity.cases(1600)
+    found = {name: stationarity.tested(series, steps=200, seeds=3) for name, series in made.items()}
     assert [one.stationary for one in found.values()] == [True, True, False, False]
     changed = found["0.9 becomes -0.9 halfway"]
     assert changed.with_time < 0.8 * changed.without

@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from statsmodels.tsa.api import VAR
 from statsmodels.tsa.ar_model import AutoReg
 
 from statewise.specs import UserError
@@ -23,16 +22,7 @@ def walk(time: int = 120, channels: int = 2, *, seed: int = 0) -> NDArray[np.flo
     return values
 
 
-# Labels, tags, translation.
-
-
-def test_majority() -> None:
-    majority = baseline.majority_class(["a", "a", "b"], ["a", "b", "b", "new"], names=["c"])
-    assert majority.accuracy == 0.25
-    expected = -(math.log(3 / 7) + 2 * math.log(2 / 7) + math.log(1 / 7)) / 4  # add one to each of a, b, c, new
-    assert majority.nats == pytest.approx(expected, rel=1e-14)
-    with pytest.raises(UserError, match="no training labels"):
-        baseline.majority_class([], ["a"])
+# Tags.
 
 
 def test_frequent_tag_of_each_word_and_of_all() -> None:
@@ -88,21 +78,9 @@ def test_least_squares_is_that_of_statsmodels(order: int) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             theirs = AutoReg(values[:, channel], lags=order, trend="c").fit()
-        mine = [fitted.constant_C[channel], *fitted.weight_PCC[:, channel]]
+        mine = [fitted.constant_C[channel], *fitted.weight_PC[:, channel]]
         np.testing.assert_allclose(mine, theirs.params, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(forecast[:, channel], theirs.forecast(12), rtol=1e-9, atol=1e-11)
-
-
-@pytest.mark.parametrize("order", [1, 3])
-def test_joint_least_squares_is_the_vector_autoregression_of_statsmodels(order: int) -> None:
-    values = walk()
-    fitted = baseline.fit_autoregression([values], order=order, joint=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        theirs = VAR(values).fit(order, trend="c")
-    np.testing.assert_allclose(fitted.weight_PCC, theirs.coefs.swapaxes(1, 2), rtol=1e-8, atol=1e-11)
-    np.testing.assert_allclose(fitted.constant_C, theirs.intercept, rtol=1e-8, atol=1e-11)
-    np.testing.assert_allclose(fitted.forecast(values, 9), theirs.forecast(values[-order:], 9), rtol=1e-8, atol=1e-11)
 
 
 def test_several_series_batches_and_gaps() -> None:
@@ -115,7 +93,7 @@ def test_several_series_batches_and_gaps() -> None:
     gaps = exact.copy()
     gaps[[4, 11]] = NAN
     fitted = baseline.fit_autoregression([gaps, other, exact[:2]], order=2)
-    np.testing.assert_allclose(fitted.weight_PCC[:, 0], [0.9, -0.5], rtol=1e-9)
+    np.testing.assert_allclose(fitted.weight_PC[:, 0], [0.9, -0.5], rtol=1e-9)
     np.testing.assert_allclose(fitted.constant_C, [0.5], rtol=1e-9)
     both = np.stack([exact[:20], exact[10:30]])
     ahead = fitted.forecast(both, 10)

@@ -6,8 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from statewise.comparison.context import bytes_by_context, extended_state, seconds_by_context, training_by_context
-from statewise.comparison.measure import clock, costs, curve, refuse_without, watched
+from statewise.comparison.measure import (
+    bytes_by_context,
+    clock,
+    costs,
+    curve,
+    extended_state,
+    refuse_without,
+    seconds_by_context,
+    training_by_context,
+    watched,
+)
 from statewise.comparison.record import Log, found_of, found_record, read_lines, write_json
 from statewise.comparison.trial import Found, Point, trial_key
 from statewise.core import leaves, state_bytes

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from statewise.comparison.context import longest_path
+from statewise.comparison.measure import longest_path
 from statewise.core import Mixer, state_bytes
 from statewise.encoders import Composition, NaryTreeLSTM
 from statewise.kernels import associative_memory, force, gated_delta, linear_attention, ttt

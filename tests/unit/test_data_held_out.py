@@ -13,33 +13,29 @@ from statewise.data import UNSEEN, Labels, hold_out
 @given(
     st.integers(2, 80),
     st.floats(0.01, 0.99),
-    st.sampled_from(["random", "last"]),
     st.integers(0, 9),
     st.none() | st.integers(2, 10),
 )
 def test_parts_are_disjoint_whole_and_of_about_the_share(
-    count: int, share: float, how: str, seed: int, num_groups: int | None
+    count: int, share: float, seed: int, num_groups: int | None
 ) -> None:
     groups = None if num_groups is None else [i % num_groups for i in range(count)]
     assume(groups is None or len(set(groups)) > 1)
-    train_N, held_M = hold_out(count, share=share, how=how, seed=seed, groups=groups)
+    train_N, held_M = hold_out(count, share=share, seed=seed, groups=groups)
     assert sorted([*train_N, *held_M]) == list(range(count))
     assert len(train_N)
     assert len(held_M)
-    assert np.array_equal(held_M, hold_out(count, share=share, how=how, seed=seed, groups=groups).held_M)
+    assert np.array_equal(held_M, hold_out(count, share=share, seed=seed, groups=groups).held_M)
     if groups is None:
         assert abs(len(held_M) - share * count) <= 1
-        assert how == "random" or train_N.max() < held_M.min()
     else:
         assert not {groups[i] for i in train_N} & {groups[i] for i in held_M}
 
 
 def test_by_label_every_label_gives_its_share() -> None:
     strata = ["a"] * 50 + ["b"] * 30 + ["c"]
-    for how in ("random", "last"):
-        held = hold_out(81, share=0.2, how=how, strata=strata).held_M
-        assert Counter(strata[i] for i in held) == {"a": 10, "b": 6}
-    assert hold_out(81, share=0.2, how="last", strata=strata).held_M.tolist() == [*range(40, 50), *range(74, 80)]
+    held = hold_out(81, share=0.2, strata=strata).held_M
+    assert Counter(strata[i] for i in held) == {"a": 10, "b": 6}
 
 
 def test_rare_labels_are_held_out_too() -> None:

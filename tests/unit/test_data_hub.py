@@ -127,7 +127,7 @@ def test_series_and_trees(tmp_path: Path) -> None:
     (series,) = read_series(f"hub:{tmp_path / 'series'}")
     assert series.channels == ("load",)
     assert series.values_TC[:, 0].tolist()[2:] == [2.0, 3.0, -4.0]
-    assert series.missing == 1
+    assert np.isnan(series.values_TC).sum() == 1
     assert series.time_T[1] == np.datetime64("2024-01-01T01:00")
     trees = {"tree": ["(1 (0 a) (1 b))", "(0 c)"]}
     datasets.DatasetDict({"train": datasets.Dataset.from_dict(trees)}).save_to_disk(str(tmp_path / "trees"))

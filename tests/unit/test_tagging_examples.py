@@ -16,9 +16,15 @@ from statewise.data import Layout, Tagged, Where, read_tagged, with_tags
 from statewise.models.tagger import Tags, Words
 from statewise.specs import TaggingSpec, UserError, WordsSpec, make_spec
 from statewise.tasks.job import Opening
-from statewise.tasks.tagging.examples import Known, learn_encoding, lexicon_from_json, lexicon_to_json
+from statewise.tasks.tagging.examples import (
+    Encoding,
+    Known,
+    in_parts,
+    learn_encoding,
+    lexicon_from_json,
+    lexicon_to_json,
+)
 from statewise.tasks.tagging.job import TaggingJob, by_sentence, guess
-from statewise.tasks.tagging.sentences import Encoding, in_parts
 from statewise.training import Parallel
 
 

@@ -226,34 +226,21 @@ def _part_dict(part: PartContent) -> dict[str, Any]:
     def table(one: Table | None) -> dict[str, Any] | None:
         return None if one is None else one.as_dict()
 
-    return {
-        "name": part.name,
-        "title": part.title,
-        "question": part.question,
-        "table": part.table.as_dict(),
+    settings = part.settings
+    changed = {
+        **{name: table(getattr(part, name)) for name in ("table", "search", "record", "trials", "failures")},
         "also": list(part.also),
-        "method": part.method,
-        "noisy": part.noisy,
         "choices": None if part.choices is None else {**part.choices.table.as_dict(), "said": part.choices.said},
         "figures": [figure.as_dict() for figure in part.figures],
         "samples": [{**sample._asdict(), "text": sample.text} for sample in part.samples],
-        "sampled": part.sampled,
-        "prompt": part.prompt,
         "answers": [answer._asdict() for answer in part.answers],
-        "answered": part.answered,
-        "surprise": [{**reading._asdict(), "bits_per_character": reading.per_character()} for reading in part.readings],
+        "readings": [{**reading._asdict(), "bits_per_character": reading.per_character()} for reading in part.readings],
         "disagreements": [disagreement._asdict() for disagreement in part.disagreements],
-        "disagreement": part.disagreement,
         "missing_text": list(part.missing_text),
-        "settings": None
-        if part.settings is None
-        else {"shared": part.settings.shared, "table": table(part.settings.table)},
-        "search": table(part.search),
-        "record": table(part.record),
-        "searched": part.searched,
-        "trials": part.trials.as_dict(),
-        "failures": table(part.failures),
+        "settings": None if settings is None else {"shared": settings.shared, "table": table(settings.table)},
     }
+    table_of_part = {**part._asdict(), **changed}
+    return {"surprise" if name == "readings" else name: value for name, value in table_of_part.items()}
 
 
 # -------------------------------------------------------------------- sentences

@@ -8,28 +8,16 @@ from statewise.comparison.budget import Entry
 from statewise.figures import HUES
 from statewise.models import LINEAGE
 
-# What the state is, by model kind.
-FORMS = {
-    "markov": "window",
-    "window": "window",
-    "latent": "vector",
-    "jordan": "vector",
-    "elman": "vector",
-    "leaky": "vector",
-    "reservoir": "vector",
-    "deep_rnn": "vector",
-    "gru": "vector",
-    "mingru": "vector",
-    "minlstm": "vector",
-    "lstm": "pair",
-    "linear_attention": "matrix",
-    "mamba2": "matrix",
-    "gated_delta": "matrix",
-    "transformer": "list",
-    "basic_attention": "list",
-    "ttt_linear": "weights",
-    "ttt_mlp": "weights",
+# What the state is, and of which kinds of models.
+_KINDS = {
+    "window": "markov window",
+    "vector": "latent jordan elman leaky reservoir deep_rnn gru mingru minlstm",
+    "pair": "lstm",
+    "matrix": "linear_attention mamba2 gated_delta",
+    "list": "transformer basic_attention",
+    "weights": "ttt_linear ttt_mlp",
 }
+FORMS = {kind: form for form, kinds in _KINDS.items() for kind in kinds.split()}
 OTHER = "other"
 _COLOURS = {"window": 5, "vector": 0, "pair": 6, "matrix": 4, "list": 1, "weights": 3, OTHER: 7}
 _FEWEST = 3  # forms from which on colour means the form of the state, and not the entry
@@ -77,21 +65,8 @@ def models(kinds: Mapping[str, str]) -> list[Model]:
     for row in LINEAGE:
         entries = tuple(name for name, kind in kinds.items() if kind == row.name)
         if entries:
-            page = f"docs/models/{row.name}.md"
-            found.append(
-                Model(
-                    row.year,
-                    row.name,
-                    entries,
-                    form_of(row.name),
-                    row.state,
-                    row.fixed,
-                    row.cost,
-                    row.paper,
-                    link(row.paper),
-                    page,
-                )
-            )
+            told = (form_of(row.name), row.state, row.fixed, row.cost, row.paper, link(row.paper))
+            found.append(Model(row.year, row.name, entries, *told, page=f"docs/models/{row.name}.md"))
     return sorted(found, key=lambda model: model.year)
 
 

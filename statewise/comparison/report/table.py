@@ -11,7 +11,7 @@ from statewise.comparison.report.verdict import has_spread, score_text
 from statewise.comparison.statistics import Ranking
 from statewise.comparison.trial import TRAINING_FLOPS, Found
 from statewise.display import NONE, count, duration, plain, share, size, whole
-from statewise.figures import Cell, Column, Table, number, words
+from statewise.figures import Cell, Column, Table, number, table_of, words
 from statewise.specs import HeldKind, Tried
 from statewise.tasks import Metric, metric_of
 
@@ -217,24 +217,14 @@ def trial_table(results: Results) -> Table:
 def failure_table(results: Results) -> Table | None:
     if not results.failures:
         return None
-    columns = (
-        Column("entry", "model", text=True),
-        Column("seed", "seed"),
-        Column("phase", "phase", text=True),
-        Column("error", "error", text=True),
-        Column("key", "trial", text=True),
+    return table_of(
+        results.failures,
+        (Column("entry", "model", text=True), lambda one: one.entry, None),
+        (Column("seed", "seed"), lambda one: one.seed, str),
+        (Column("phase", "phase", text=True), lambda one: one.phase, None),
+        (Column("error", "error", text=True), lambda one: one.error, None),
+        (Column("key", "trial", text=True), lambda one: one.key, None),
     )
-    rows = tuple(
-        (
-            words(failure.entry),
-            Cell(failure.seed, str(failure.seed)),
-            words(failure.phase),
-            words(failure.error),
-            words(failure.key),
-        )
-        for failure in results.failures
-    )
-    return Table(columns, rows)
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:

@@ -10,12 +10,8 @@ from statewise.data.embedded.phrases import phrases as phrases
 from statewise.data.embedded.probes import MEMORY_TASKS as MEMORY_TASKS
 from statewise.data.embedded.probes import MemoryRow as MemoryRow
 from statewise.data.embedded.probes import MemoryTask as MemoryTask
-from statewise.data.embedded.probes import Terminated as Terminated
-from statewise.data.embedded.probes import least_nats as least_nats
 from statewise.data.embedded.probes import probe_pairs as probe_pairs
 from statewise.data.embedded.probes import recall as recall
-from statewise.data.embedded.probes import terminated as terminated
-from statewise.data.embedded.series import GENERATORS as GENERATORS
 from statewise.data.embedded.series import embedded_series as embedded_series
 from statewise.data.embedded.series import oscillations as oscillations
 from statewise.data.embedded.standard_library import ast_trees as ast_trees

@@ -1,17 +1,8 @@
-"""Generated probes of memory and of when to stop.
+"""Generated probes of memory."""
 
-N rows, P prompt time, T content time.
-"""
-
-import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeVar
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from statewise.data.embedded.parts import Parts, Rng, distinct, parts
 from statewise.data.labelled import Labelled
@@ -102,71 +93,6 @@ def _numbered(examples: list[P], first: int) -> Examples[P]:
     for line, example in enumerate(examples, start=first):
         numbered.append(example._replace(where=example.where._replace(line=line)))
     return numbered
-
-
-# Means of the geometric lengths of `distributed`, by the prompt's symbol.
-MEANS = (2.0, 6.0, 14.0)
-
-
-class Terminated(NamedTuple):
-    """Symbols are 0 … vocab - 1; past its length a row is padded with 0."""
-
-    prompt_NP: Tensor
-    prompt_length_N: Tensor
-    content_NT: Tensor
-    length_N: Tensor
-    vocab: int
-
-
-def terminated(
-    kind: Literal["determined", "distributed"],
-    rows: int,
-    *,
-    seed: int = 0,
-    shortest: int = 1,
-    longest: int = 12,
-    width: int | None = None,
-) -> Terminated:
-    """Prompts and contents whose length is known given the prompt, to test ways of termination.
-
-    determined: a prompt of n random symbols 0 or 1, n from `shortest` to `longest`; the content is n symbols 2. The
-    length of the prompt determines that of the content.
-
-    distributed: a prompt of one symbol, which gives the mean of a geometric length; content symbols are random.
-    Only the distribution of the length is known. `shortest` and `longest` are not used.
-
-    `width` pads prompts and contents to at least that many time steps.
-    """
-    if rows < 1 or not 0 < shortest <= longest:
-        raise UserError(f"{rows} rows of lengths {shortest} to {longest}: expected at least 1 of each, in order")
-    rng = np.random.Generator(np.random.Philox(key=np.array([seed, 0], dtype=np.uint64)))
-    if kind == "determined":
-        length_N = rng.integers(shortest, longest + 1, size=rows)
-        wide = max(int(length_N.max()), width or 0)
-        inside = np.arange(wide) < length_N[:, None]
-        prompt = np.where(inside, rng.integers(0, 2, size=(rows, wide)), 0)
-        return _terminated(prompt, length_N, np.where(inside, 2, 0), length_N, vocab=3)
-    symbol_N = rng.integers(0, len(MEANS), size=rows)
-    # Failures before the first success: P(n) = (1 - h)^n h, of mean (1 - h) / h.
-    hazard_N = 1 / (1 + np.array(MEANS)[symbol_N])
-    length_N = rng.geometric(hazard_N) - 1
-    wide = max(int(length_N.max()), width or 0, 1)
-    inside = np.arange(wide) < length_N[:, None]
-    content = np.where(inside, rng.integers(0, len(MEANS), size=(rows, wide)), 0)
-    ones_N = np.ones(rows, dtype=np.int64)
-    return _terminated(symbol_N[:, None], ones_N, content, length_N, vocab=len(MEANS))
-
-
-def _terminated(*arrays: NDArray[np.int64], vocab: int) -> Terminated:
-    prompt_NP, prompt_length_N, content_NT, length_N = map(torch.from_numpy, arrays)
-    return Terminated(prompt_NP, prompt_length_N, content_NT, length_N, vocab)
-
-
-def least_nats(data: Terminated) -> Tensor:
-    """Nats of rows of `distributed` under the generating distribution: the lower bound of the mean loss."""
-    hazard_N = 1 / (1 + torch.tensor(MEANS, dtype=torch.float64)[data.prompt_NP[:, 0]])
-    of_length_N: Tensor = -(hazard_N.log() + data.length_N * (-hazard_N).log1p())
-    return of_length_N + data.length_N * math.log(len(MEANS))
 
 
 _LETTERS, _ALPHABET = tuple("abcdefgh"), tuple("abcdefghijklmnopqrstuvwxyz")

@@ -203,7 +203,7 @@ def _converted(node: ast.AST) -> Tree | str:
             return Tree(label, [type(value).__name__])
         case ast.operator() | ast.unaryop() | ast.boolop() | ast.cmpop():
             return label  # a word of its parent: + is Add
-    children = (_converted(child) for child in ast.iter_child_nodes(node) if not _is_context(child))
+    children = (_converted(child) for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context))
     inside = [*_names(node), *children]
     return Tree(label, inside or [label.lower()])
 
@@ -214,8 +214,3 @@ def _names(node: ast.AST) -> Iterator[str]:
         for name in value if isinstance(value, list) else [value]:
             if isinstance(name, str):
                 yield name
-
-
-def _is_context(node: ast.AST) -> bool:
-    """Whether a name is read or written: known from where it stands."""
-    return isinstance(node, ast.expr_context)

@@ -20,7 +20,7 @@ from statewise.core import Machine, State, detach
 from statewise.inspection.lens import half_width
 from statewise.specs import FullTruncation, TruncationSpec, UserError
 from statewise.tasks import Specimen
-from statewise.training import Segment, pass_gradient, segments
+from statewise.training import connected, pass_gradient, segments
 
 
 class Estimate(NamedTuple):
@@ -57,7 +57,7 @@ def gradient(
     total = [torch.zeros_like(p) for p in parameters]
     state: State = machine.init_state(len(inputs_BT))
     with torch.enable_grad():
-        for run in _joined(segments(policy, inputs_BT.shape[1], key=key)):
+        for run in connected(segments(policy, inputs_BT.shape[1], key=key)):
             loss = inputs_BT.new_zeros((), dtype=machine.like.dtype)
             for segment in run:
                 state = pass_gradient(state, segment.flow)
@@ -131,17 +131,6 @@ def _in_segments(
         y, state = forward(x[:, start:stop], state, left_B)
         outputs.append(y)
     return torch.cat(outputs, dim=1), state
-
-
-def _joined(cuts: list[Segment]) -> Iterator[list[Segment]]:
-    """Groups of segments with gradient flow between them: one backward pass each."""
-    run: list[Segment] = []
-    for segment in cuts:
-        if segment.flow == 0.0 and run:
-            yield run
-            run = []
-        run.append(segment)
-    yield run
 
 
 def estimate(

@@ -39,7 +39,7 @@ def figures(found: Mapping[str, Measured]) -> list[Drawing]:
     unbiased = found["unbiased"]
     drawn: list[Drawing] = [
         _convergence(cut),
-        _rows(
+        _closest(
             "bptt-cosine",
             "Direction",
             cut,
@@ -48,7 +48,7 @@ def figures(found: Mapping[str, Measured]) -> list[Drawing]:
             "Mean cosine of a policy's gradient with the full one, with a 95 % interval over batches: 1 is the same "
             "direction.",
         ),
-        _rows(
+        _closest(
             "bptt-projection",
             "Size along the full gradient",
             cut,
@@ -94,28 +94,34 @@ def _convergence(cut: Mapping[str, Measured]) -> Figure:
     )
 
 
-def _rows(name: str, title: str, cut: Mapping[str, Measured], field: str, label: str, reading: str) -> Figure:
+def _closest(name: str, title: str, cut: Mapping[str, Measured], field: str, label: str, reading: str) -> Figure:
     means = {policy: estimate.mean(field) for policy, estimate in cut.items()}
     halves = {policy: estimate.half(field) or 0.0 for policy, estimate in cut.items()}
     best = min(means, key=lambda policy: abs(means[policy] - 1))
-    return Figure(
-        name,
-        title,
-        "dots",
-        Axis(label),
-        Axis("", "category", categories=tuple(cut)),
-        (
-            Series(
-                label,
-                tuple(means.values()),
-                tuple(float(at) for at in range(len(means))),
-                tuple(means[policy] - halves[policy] for policy in cut),
-                tuple(means[policy] + halves[policy] for policy in cut),
-            ),
-        ),
-        reading=reading,
-        finding=f"Closest to 1 is {best}, with {_interval(means[best], halves[best])}.",
+    finding = f"Closest to 1 is {best}, with {_interval(means[best], halves[best])}."
+    return _dots(name, title, label, label, means, halves, reading, finding)
+
+
+def _dots(
+    name: str,
+    title: str,
+    axis: str,
+    label: str,
+    means: Mapping[str, float],
+    halves: Mapping[str, float],
+    reading: str,
+    finding: str,
+) -> Figure:
+    """A row for each policy: its mean, with an interval."""
+    series = Series(
+        label,
+        tuple(means.values()),
+        tuple(float(at) for at in range(len(means))),
+        tuple(mean - halves[policy] for policy, mean in means.items()),
+        tuple(mean + halves[policy] for policy, mean in means.items()),
     )
+    policies = Axis("", "category", categories=tuple(means))
+    return Figure(name, title, "dots", Axis(axis), policies, (series,), reading=reading, finding=finding)
 
 
 def _bars(name: str, title: str, found: Mapping[str, Measured], values: Mapping[str, float], unit: Unit) -> Figure:
@@ -158,23 +164,15 @@ def _final(found: Mapping[str, Measured]) -> Figure:
     nats = {name: estimate.trained.nats for name, estimate in found.items() if estimate.trained is not None}
     means = {name: fmean(values) for name, values in nats.items()}
     halves = {name: half_width(values) or 0.0 for name, values in nats.items()}
-    return Figure(
+    return _dots(
         "bptt-final",
         "Final loss with each policy",
-        "dots",
-        Axis("nats per token on held-out text"),
-        Axis("", "category", categories=tuple(nats)),
-        (
-            Series(
-                "mean over seeds",
-                tuple(means.values()),
-                tuple(float(at) for at in range(len(means))),
-                tuple(means[name] - halves[name] for name in nats),
-                tuple(means[name] + halves[name] for name in nats),
-            ),
-        ),
-        reading="The run's own recipe, trained again with each policy on the same seeds; the interval is over seeds.",
-        finding=f"{_lowest(found).capitalize()}.",
+        "nats per token on held-out text",
+        "mean over seeds",
+        means,
+        halves,
+        "The run's own recipe, trained again with each policy on the same seeds; the interval is over seeds.",
+        f"{_lowest(found).capitalize()}.",
     )
 
 

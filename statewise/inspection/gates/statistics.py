@@ -92,7 +92,7 @@ class Correlation:
                 (
                     (float(table[unit, 0, at]), name, int(unit))
                     for name, table in tables.items()
-                    for unit in _top(table[:, 0, at], most)
+                    for unit in np.argsort(-table[:, 0, at])[:most]
                 ),
                 reverse=True,
             )
@@ -103,10 +103,6 @@ class Correlation:
                     r = float(self.table(name)[unit, 0, at])
                     found.append(Follower(name, unit, feature, r, ratio, p))
         return sorted(found, key=lambda one: -one.ratio)
-
-
-def _top(size_U: Floats, most: int) -> NDArray[np.intp]:
-    return np.argsort(-size_U)[:most]
 
 
 _NEAR = 0.1  # of the way from one end to the other

@@ -1,7 +1,5 @@
 """Classification: a whole sequence, one class."""
 
-from statewise.tasks.classification.examples import read_split as read_split
 from statewise.tasks.classification.job import ClassificationJob as ClassificationJob
-from statewise.tasks.classification.job import log_probabilities as log_probabilities
 from statewise.tasks.classification.run import ClassificationEvaluation as ClassificationEvaluation
 from statewise.tasks.classification.run import ClassificationRun as ClassificationRun

@@ -31,7 +31,7 @@ from statewise.tasks.classification.examples import (
 from statewise.tasks.classification.job import log_probabilities
 from statewise.tasks.classification.specimens import ClassificationSpecimens
 from statewise.tasks.folder import Opened
-from statewise.tasks.metric.label import LabelFigures, label_scores
+from statewise.tasks.metric.label import LabelScores, label_scores
 from statewise.tasks.portable import Portable, Whole
 from statewise.tasks.report import (
     Report,
@@ -183,7 +183,7 @@ class ClassificationRun(PredictingRun):
 
     def _scores(
         self, held: Labels, label_N: NDArray[np.int64], log_NK: NDArray[np.float64]
-    ) -> tuple[LabelFigures, float]:
+    ) -> tuple[LabelScores, float]:
         """Of the likeliest classes; and nats, over the rows whose label training showed."""
         guessed = self.classes.decode(log_NK.argmax(-1).tolist())
         seen_N = label_N >= 0

@@ -86,8 +86,8 @@ def baseline_errors(
     if 1 < known.period <= length:
         makers["seasonal naive"] = lambda past: seasonal_naive(past, horizon, period=known.period)
     makers["drift"] = lambda past: drift(past[:, -context:], horizon)
-    if regression is not None and len(regression.weight_PCC) <= context:
-        name = f"least squares AR({len(regression.weight_PCC)})"
+    if regression is not None and len(regression.weight_PC) <= context:
+        name = f"least squares AR({len(regression.weight_PC)})"
         makers[name] = lambda past: regression.forecast(past[:, -context:], horizon)
     tallies, units = {name: Tally(horizon=horizon) for name in makers}, known.units(spans)
     for past_WLC, target_WHC, span_W in _windows(spans, length=length, context=context, horizon=horizon, stride=stride):

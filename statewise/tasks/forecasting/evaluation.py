@@ -143,10 +143,10 @@ class _Spread:
         for coverage in COVERAGES:
             low, high = (self._index((1 + sign * coverage) / 2) for sign in (-1, 1))
             if low is not None and high is not None:
-                found = interval(target_BHC, quantile_BHCQ[..., low], quantile_BHCQ[..., high], nominal=coverage)
+                found = interval(target_BHC, quantile_BHCQ[..., low], quantile_BHCQ[..., high])
                 sums = self._held.setdefault(coverage, [0.0, 0.0])
-                sums[0] += found.coverage.value * count
-                sums[1] += found.width.value * count
+                sums[0] += found.coverage * count
+                sums[1] += found.width * count
         self._crps += self._crps_of(target_BHC, forecast, quantile_BHCQ) * count
         self._count += count
 
@@ -155,17 +155,17 @@ class _Spread:
 
     def _crps_of(self, target: Array, forecast: Forecast, quantile_BHCQ: Array) -> float:
         if forecast.draws_SBHC is not None:
-            return crps_samples(target, forecast.draws_SBHC.double().cpu().numpy()).value
+            return crps_samples(target, forecast.draws_SBHC.double().cpu().numpy())
         objective = self._spec.objective
         if isinstance(objective, QuantileSpec):
             own = np.array([self._index(q) for q in objective.levels], dtype=np.int64)
-            return crps_quantiles(target, np.take(quantile_BHCQ, own, axis=-1), levels=objective.levels).value
+            return crps_quantiles(target, np.take(quantile_BHCQ, own, axis=-1), levels=objective.levels)
         assert forecast.parameters is not None
         parameters = [parameter.double().cpu().numpy() for parameter in forecast.parameters]
         if isinstance(objective, GaussianSpec):
-            return crps_gaussian(target, *parameters).value
+            return crps_gaussian(target, *parameters)
         assert isinstance(objective, StudentSpec)
-        return crps_student(target, *parameters).value
+        return crps_student(target, *parameters)
 
     def crps(self) -> float | None:
         return self._crps / self._count if self._count else None
@@ -229,31 +229,36 @@ def evaluate_windows(
     errors = tally.errors()
     shown = sorted({*(k for k in steps if k <= horizon), horizon})
     baselines = baseline_errors(spans, known, context=context, horizon=horizon, stride=spec.forecast.stride)
-    own, mean = spec.loss_name, total / weight if weight else None
     windows = rolling.windows // (len(known.channels) if spec.data.channels == "shared" else 1)
-    return ForecastEvaluation(
+    return _evaluation(
+        spec,
+        known,
+        errors,
+        shown,
+        total / weight if weight else None,
         part=part,
-        units=known.unit,
         windows=windows,
         too_short=len(rolling.too_short),
         horizon=horizon,
-        period=known.period,
-        mse=errors.mse,
-        mae=errors.mae,
-        mse_original=errors.mse_original,
-        mae_original=errors.mae_original,
-        smape=errors.smape,
-        mase=errors.mase,
-        nats=mean if own == "nats" else None,
-        pinball=mean if own == "pinball" else None,
-        nats_per_frame=None,
         crps=spread.crps(),
         coverage=spread.coverage(),
-        at=at_steps(errors, shown),
-        curve=errors.mse_at,
         one_step_mse=squared / count if count else None,
         baselines={name: _baseline(baseline, shown) for name, baseline in baselines.items()},
     )
+
+
+def _evaluation(
+    spec: ForecastingSpec, known: Known, errors: Errors | None, steps: Sequence[int], loss: float | None, **more: Any
+) -> ForecastEvaluation:
+    """What was measured; what was not is None, or empty. `loss`: the mean of the head's own."""
+    fields: dict[str, Any] = dict.fromkeys(ForecastEvaluation._fields)
+    fields |= {"units": known.unit, "period": known.period, "coverage": {}, "at": {}, "curve": [], **more}
+    if errors is not None:
+        fields |= {name: value for name, value in errors._asdict().items() if name in fields}
+        fields |= {"at": at_steps(errors, steps), "curve": errors.mse_at}
+    if spec.loss_name in fields:
+        fields[spec.loss_name] = loss
+    return ForecastEvaluation(**fields)
 
 
 def _baseline(errors: Errors, steps: Sequence[int]) -> dict[str, Any]:
@@ -285,35 +290,20 @@ def evaluate_frames(
             units = known.units(some).of(np.repeat(np.arange(len(some)), truth_BTC.shape[1]))
             for tallied, guess in ((tally, mean_BTC), (naive, before_BTC)):
                 tallied.add(truth_BTC.reshape(-1, 1, channels), guess.reshape(-1, 1, channels), units)
-    mean = total / max(weight, 1.0)
-    baselines: dict[str, dict[str, Any]] = {}
-    errors = None
+    errors = None if bits else tally.errors()
+    baselines: dict[str, dict[str, Any]] = {"repeat last": _baseline(naive.errors(), [1])}
     if bits:
         baselines = {name: {"nats_per_frame": nats} for name, nats in frame_nats(spans, known).items()}
-    else:
-        errors = tally.errors()
-        baselines = {"repeat last": _baseline(naive.errors(), [1])}
-    own = spec.loss_name
-    return ForecastEvaluation(
+    return _evaluation(
+        spec,
+        known,
+        errors,
+        [1],
+        total / max(weight, 1.0),
         part=part,
-        units=known.unit,
         windows=int(weight) if bits else sum(max(0, span.end - span.begin - 1) for span in spans),
         too_short=sum(span.end - span.begin < 2 for span in spans),
         horizon=1,
-        period=known.period,
-        mse=None if errors is None else errors.mse,
-        mae=None if errors is None else errors.mae,
-        mse_original=None if errors is None else errors.mse_original,
-        mae_original=None if errors is None else errors.mae_original,
-        smape=None if errors is None else errors.smape,
-        mase=None if errors is None else errors.mase,
-        nats=mean if own == "nats" else None,
-        pinball=mean if own == "pinball" else None,
-        nats_per_frame=mean if bits else None,
-        crps=None,
-        coverage={},
-        at={} if errors is None else at_steps(errors, [1]),
-        curve=[] if errors is None else errors.mse_at,
         one_step_mse=None if errors is None else errors.mse,
         baselines=baselines,
     )

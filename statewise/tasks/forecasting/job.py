@@ -3,8 +3,9 @@
 B batch, L context, H horizon, T context and horizon together, C channels.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, final
 
 import torch
@@ -48,19 +49,11 @@ class _Content(NamedTuple):
     step: int
 
 
-def row_channels(spec: ForecastingSpec, known: Known) -> int:
-    return 1 if spec.data.channels == "shared" else len(known.channels)
-
-
-def row_covariates(spec: ForecastingSpec, known: Known) -> int:
-    return len(known.covariates) + len(spec.data.time_features)
-
-
 def build_of(spec: ForecastingSpec, known: Known) -> Forecaster:
     return build_forecaster(
         spec,
-        channels=row_channels(spec, known),
-        covariates=row_covariates(spec, known),
+        channels=1 if spec.data.channels == "shared" else len(known.channels),
+        covariates=len(known.covariates) + len(spec.data.time_features),
         gaps=known.gaps,
         seed=spec.seed,
     )
@@ -207,33 +200,31 @@ class ForecastingJob(Job):
     # ---------------------------------------------------------------- figures
 
     def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
-        spec, device = self.spec, self._par.device
-        spans = self.parts.validation
-        own = spec.loss_name
-        total, weight = 0.0, 0.0
-        squared, absolute, count = 0.0, 0.0, 0
-        if spec.forecast.context == "all":
-            for _, rows in whole_batches(spans):
-                poll()
-                prepared, lengths_B = as_prepared(rows).to(device), rows.lengths_B.to(device)
-                loss = forecaster_loss(model, prepared, lengths_B)
-                total, weight = total + float(loss.total), weight + float(loss.weight)
-                if not spec.objective.of_bits:
-                    mean_BTC, target_BTC = one_step(model, prepared, lengths_B)
-                    one, two, more = _errors(mean_BTC, target_BTC)
-                    squared, absolute, count = squared + one, absolute + two, count + more
+        spec, device, own = self.spec, self._par.device, self.spec.loss_name
+        whole, bits = spec.forecast.context == "all", spec.objective.of_bits
+        total, weight, squared, absolute, count = 0.0, 0.0, 0.0, 0.0, 0
+        batches: Iterable[tuple[Prepared, Tensor | None]]
+        if whole:
+            batches = ((as_prepared(rows), rows.lengths_B) for _, rows in whole_batches(self.parts.validation))
         else:
-            for batch in self._validation:
-                poll()
-                prepared = prepare(batch).to(device)
-                loss = forecaster_loss(model, prepared, ahead_only=True)
-                total, weight = total + float(loss.total), weight + float(loss.weight)
-                if not spec.objective.of_bits:
-                    mean_BHC = model.forecast(prepared.past, horizon=spec.forecast.horizon).mean_BHC
-                    one, two, more = _errors(mean_BHC, prepared.target_BHC)
-                    squared, absolute, count = squared + one, absolute + two, count + more
+            batches = ((prepare(batch), None) for batch in self._validation)
+        for read, lengths_B in batches:
+            poll()
+            prepared = read.to(device)
+            lengths_B = None if lengths_B is None else lengths_B.to(device)
+            loss = forecaster_loss(model, prepared, lengths_B, ahead_only=not whole)
+            total, weight = total + float(loss.total), weight + float(loss.weight)
+            if bits:
+                continue
+            if whole:
+                mean, target = one_step(model, prepared, lengths_B)
+            else:
+                mean = model.forecast(prepared.past, horizon=spec.forecast.horizon).mean_BHC
+                target = prepared.target_BHC
+            square, apart, known = _errors(mean, target)
+            squared, absolute, count = squared + square, absolute + apart, count + known
         figures = {own: total / max(weight, 1.0)}
-        if not spec.objective.of_bits:
+        if not bits:
             figures |= {"mse": squared / max(count, 1), "mae": absolute / max(count, 1)}
         return {name: figures[name] for name in self.judges}
 
@@ -265,29 +256,20 @@ def forecaster_loss(
         outputs_BTD, _ = model.machine(x_BTI, None, lengths_B if lengths_B is None else (lengths_B - 1).clamp(min=0))
     else:
         feedback = feed_values(lambda output, uniform: model.fed(output, sample=sample))
+        forced = partial(
+            forced_forward,
+            model.machine,
+            truth_probability=probability,
+            key=key,
+            feedback=feedback,
+            first_row=first_row,
+        )
         if lengths_B is None:
             early_BTD, state = model.machine(x_BTI[:, :true])
-            late_BTD, _ = forced_forward(
-                model.machine,
-                x_BTI[:, true:],
-                state,
-                truth_probability=probability,
-                key=key,
-                feedback=feedback,
-                before=early_BTD[:, -1],
-                first_row=first_row,
-            )
+            late_BTD, _ = forced(x_BTI[:, true:], state, before=early_BTD[:, -1])
             outputs_BTD = torch.cat([early_BTD, late_BTD], dim=1)
         else:
-            outputs_BTD, _ = forced_forward(
-                model.machine,
-                x_BTI,
-                truth_probability=probability,
-                key=key,
-                feedback=feedback,
-                lengths_B=(lengths_B - 1).clamp(min=0),
-                first_row=first_row,
-            )
+            outputs_BTD, _ = forced(x_BTI, lengths_B=(lengths_B - 1).clamp(min=0))
     params, shift = model.distribution(outputs_BTD)
     wanted_BTC = all_BTC[:, 1:] - shift
     counted_BTC = seen_BTC[:, 1:].clone()

@@ -193,8 +193,8 @@ def _regression(series: Sequence[Array], *, order: int) -> dict[str, Any]:
         except UserError:
             order //= 2
         else:
-            own_PC = fitted.weight_PCC
-            return {"constant_C": tuple(fitted.constant_C.tolist()), "weight_PC": tuple(map(tuple, own_PC.tolist()))}
+            weights = tuple(map(tuple, fitted.weight_PC.tolist()))
+            return {"constant_C": tuple(fitted.constant_C.tolist()), "weight_PC": weights}
     return {}
 
 

@@ -24,12 +24,11 @@ from statewise.models import DirectForecaster, Forecaster, RecursiveForecaster
 from statewise.specs import ForecastingSpec, SeriesDataSpec, UserError, option
 from statewise.tasks.answers import Answers
 from statewise.tasks.folder import Opened
-from statewise.tasks.forecasting.ahead import Ahead, fill, go_on, last_seen
+from statewise.tasks.forecasting.ahead import Ahead, Interpolation, fill, filled_holes, go_on, last_seen
 from statewise.tasks.forecasting.answer import appended, array_like, frame_ahead, rows_ahead, rows_filled, series_of
 from statewise.tasks.forecasting.evaluation import STEPS, ForecastEvaluation, evaluate_whole, evaluate_windows
 from statewise.tasks.forecasting.examples import as_read, read_files, read_parts, series_in
 from statewise.tasks.forecasting.exposure import forecast_gap, gap_windows
-from statewise.tasks.forecasting.interpolation import Interpolation, filled_holes
 from statewise.tasks.forecasting.job import build_of
 from statewise.tasks.forecasting.known import Known, refuse_no_bits
 from statewise.tasks.forecasting.plot import Shown, check_path, example_course, held_out_forecast, save_plot

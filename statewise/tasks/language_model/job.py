@@ -34,7 +34,7 @@ from statewise.specs import FreeRunning, LanguageModelSpec, PenaltySpec, Schedul
 from statewise.tasks.folder import refuse_other_size
 from statewise.tasks.job import Job, Opening, Trivial
 from statewise.tasks.language_model.documents import Documents, feed_within, read_with_resets
-from statewise.tasks.metric import directions
+from statewise.tasks.metric import directions, perplexity
 from statewise.tasks.report import Report, shows_report, unknown_note, worse_than_trivial
 from statewise.training import Better, Parallel, Payload, Window, forced_forward, read_tensors, truth_probability
 
@@ -174,7 +174,7 @@ class LanguageModelJob(Job):
     def trivial(self) -> Trivial:
         counts_V = token_counts(self.corpus.train.tokens, self.corpus.tokenizer.vocab)
         nats = unigram_nats(counts_V, self._validation.tokens)
-        return Trivial("the unigram baseline", "perplexity", _perplexity(nats))
+        return Trivial("the unigram baseline", "perplexity", perplexity(nats))
 
     def begin(self, model: Any, rows: int) -> Any:
         state = model.init_state(rows)
@@ -271,7 +271,7 @@ class LanguageModelJob(Job):
         nats, count = measure(model, self._validation, end_id=self._end_id, limit=limit, fresh=fresh, poll=poll)
         share = count / (len(self._validation.tokens) - 1)
         bits_per_byte = nats / math.log(2) / (self._validation.bytes * share)
-        return {"nats": nats / count, "perplexity": _perplexity(nats / count), "bits_per_byte": bits_per_byte}
+        return {"nats": nats / count, "perplexity": perplexity(nats / count), "bits_per_byte": bits_per_byte}
 
 
 def fresh_window(spec: LanguageModelSpec) -> int | None:
@@ -340,20 +340,16 @@ def evaluate(
         reset = measure(model, split, end_id=end_id, fresh=beside)[0] / math.log(2) / split.bytes
     return LanguageModelEvaluation(
         nats_per_token=nats / count,
-        perplexity=_perplexity(nats / count),
+        perplexity=perplexity(nats / count),
         bits_per_byte=bits_per_byte,
         tokens=count,
         bytes=split.bytes,
-        unigram_perplexity=_perplexity(unigram_nats(train_counts_V, split.tokens)),
+        unigram_perplexity=perplexity(unigram_nats(train_counts_V, split.tokens)),
         uniform_perplexity=float(vocab),
         unknown=split.unknown,
         bits_per_byte_reset=reset,
         bits_per_byte_gained=None if reset is None else reset - bits_per_byte,
     )
-
-
-def _perplexity(nats: float) -> float:
-    return math.exp(nats) if nats < 700 else math.inf
 
 
 def _refuse_other_text(kept: Path, corpus: Corpus) -> None:

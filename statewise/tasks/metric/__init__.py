@@ -1,13 +1,10 @@
-"""Metrics as the field defines them, one file per kind of task; each score has its name and signature."""
+"""Metrics as the field defines them, one file per kind of task."""
 
 from statewise.tasks.metric import label as label
-from statewise.tasks.metric import probability as probability
 from statewise.tasks.metric import series as series
 from statewise.tasks.metric import span as span
 from statewise.tasks.metric import translation as translation
-from statewise.tasks.metric.score import METRICS as METRICS
 from statewise.tasks.metric.score import Metric as Metric
-from statewise.tasks.metric.score import Score as Score
 from statewise.tasks.metric.score import directions as directions
 from statewise.tasks.metric.score import metric_of as metric_of
-from statewise.tasks.metric.score import rank as rank
+from statewise.tasks.metric.score import perplexity as perplexity

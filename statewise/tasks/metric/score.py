@@ -1,5 +1,6 @@
-"""Metrics by name, with label and direction; and scores, which know what they measured: only like ones are ranked."""
+"""Metrics by name, with label and direction."""
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -69,43 +70,9 @@ def directions(*names: str) -> dict[str, Better]:
     return {name: metric_of(name).better for name in names}
 
 
-class Score(NamedTuple):
-    """`signature` holds all that changes the figure's meaning: tokenisation, case, period, bins, levels."""
-
-    name: str
-    value: float
-    higher_is_better: bool | None  # None: neither; a coverage should be what was promised
-    signature: str
-    count: int  # type: ignore[assignment]  # hides tuple.count; of what the figure is a mean or a sum over: lines, tokens, values
-
-    @property
-    def kind(self) -> tuple[str, str]:
-        """Only figures of one kind compare."""
-        return self.name, self.signature
-
-
-def rank(scores: Mapping[str, Score]) -> list[str]:
-    """The names, best first. Refuses figures of different kinds, or of different amounts of data."""
-    if not scores:
-        return []
-    first_name, first = next(iter(scores.items()))
-    if first.higher_is_better is None:
-        raise UserError(f"{first.name} has no better or worse, so it cannot rank")
-    for name, score in scores.items():
-        if score.kind != first.kind:
-            raise UserError(
-                f"{name} was measured by {score.name} ({score.signature}), "
-                f"{first_name} by {first.name} ({first.signature}): these do not compare",
-                fix="measure both in the same way",
-            )
-        if score.count != first.count:
-            raise UserError(
-                f"{name} was measured on {score.count}, {first_name} on {first.count}: these do not compare",
-                fix="measure both on the same data",
-            )
-        if score.value != score.value:
-            raise UserError(f"the {score.name} of {name} is not a number, so it has no rank")
-    return sorted(scores, key=lambda name: scores[name].value, reverse=first.higher_is_better)
+def perplexity(nats: float) -> float:
+    """`exp(nats)`: 1 is perfect, the number of choices knows nothing."""
+    return math.exp(nats) if nats < 700 else math.inf
 
 
 def check_pairs(left: int, right: int, *, of: str) -> None:

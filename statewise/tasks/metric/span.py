@@ -1,12 +1,11 @@
-"""Tag sequences against true ones: whole spans as conlleval and seqeval count them, and single tokens."""
+"""Tag sequences against true ones: whole spans as conlleval and seqeval count them."""
 
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from statewise.specs import UserError
-from statewise.tasks.metric import label
-from statewise.tasks.metric.score import Score, check_pairs
+from statewise.tasks.metric.score import check_pairs
 
 _TAG = re.compile(r"O|[BIESLU]-.+")
 _SCHEMES = (re.compile(r"O|[BIES]-.+"), re.compile(r"O|[BILU]-.+"))  # IOB and IOBES, BILOU
@@ -16,10 +15,9 @@ _AS_IOBES = {"L": "E", "U": "S"}
 class SpanScores(NamedTuple):
     """A span is right when its kind and both its ends are."""
 
-    f1: Score
+    f1: float  # micro-averaged
     precision: float
     recall: float
-    token_accuracy: Score
 
 
 def marks_spans(names: Sequence[str]) -> bool:
@@ -43,9 +41,7 @@ def measure(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -
     )
     hits = len(asked & given)
     f1 = 2 * hits / max(len(asked) + len(given), 1)
-    tokens = token_accuracy(true, predicted)
-    score = Score("span F1", f1, True, "micro|mode:conlleval", tokens.count)
-    return SpanScores(score, hits / max(len(given), 1), hits / max(len(asked), 1), tokens)
+    return SpanScores(f1, hits / max(len(given), 1), hits / max(len(asked), 1))
 
 
 def _spans(row: Sequence[str]) -> Iterator[tuple[str, int, int]]:
@@ -59,12 +55,6 @@ def _spans(row: Sequence[str]) -> Iterator[tuple[str, int, int]]:
         if begins:
             begin = at
         before = mark, kind
-
-
-def token_accuracy(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Score:
-    """The share of tokens with the right tag; for any tags."""
-    _check_rows(true, predicted)
-    return label.accuracy([tag for row in true for tag in row], [tag for row in predicted for tag in row], of="tokens")
 
 
 def _check_rows(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> None:

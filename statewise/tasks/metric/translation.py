@@ -9,7 +9,7 @@ import numpy as np
 
 from statewise.data import only_chinese
 from statewise.specs import BleuTokens, SacreTokens, UserError
-from statewise.tasks.metric.score import Score, check_pairs
+from statewise.tasks.metric.score import check_pairs
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
@@ -25,9 +25,9 @@ class TranslationScores(NamedTuple):
     exact: float
 
 
-class QuickScores(NamedTuple):
-    bleu: float
-    exact: float
+class Bleu(NamedTuple):
+    value: float
+    signature: str  # what changes its meaning: how the text was split, case, references
 
 
 def _as_they_are(text: str) -> str:
@@ -65,25 +65,27 @@ def translation_scores(
     parting: Parting = BY_SPACES,
     more_references: Sequence[Sequence[str]] = (),
 ) -> TranslationScores:
-    """Every figure of one set of translations; the functions below give each with its own signature."""
+    """Every metric of one set of translations."""
     whole = bleu(hypotheses, references, tokenize=parting.tokenize, more_references=more_references)
     written, true = parting.words(hypotheses), parting.words(references)
     more = list(map(parting.words, more_references))
     return TranslationScores(
         bleu=whole.value,
         signature=whole.signature,
-        bleu_tokenised_lower=tokenised_bleu(written, true, lower=True, more_references=more).value,
-        chrf=chrf(hypotheses, references, more_references=more_references).value,
-        ter=ter(written, true, more_references=more).value,
-        token_error_rate=token_error_rate(written, true, more_references=more).value,
-        exact=exact_match(written, true, more_references=more).value,
+        bleu_tokenised_lower=tokenised_bleu(written, true, more_references=more).value,
+        chrf=chrf(hypotheses, references, more_references=more_references),
+        ter=ter(written, true, more_references=more),
+        token_error_rate=token_error_rate(written, true, more_references=more),
+        exact=exact_match(written, true, more_references=more),
     )
 
 
-def quick_scores(hypotheses: Sequence[str], references: Sequence[str], *, parting: Parting = BY_SPACES) -> QuickScores:
+def quick_scores(
+    hypotheses: Sequence[str], references: Sequence[str], *, parting: Parting = BY_SPACES
+) -> dict[str, float]:
     """What is cheap enough to watch while training: TER alone takes longer than all the rest."""
-    exact = exact_match(parting.words(hypotheses), parting.words(references)).value
-    return QuickScores(bleu(hypotheses, references, tokenize=parting.tokenize).value, exact)
+    exact = exact_match(parting.words(hypotheses), parting.words(references))
+    return {"bleu": bleu(hypotheses, references, tokenize=parting.tokenize).value, "exact": exact}
 
 
 def bleu(
@@ -92,11 +94,12 @@ def bleu(
     *,
     tokenize: SacreTokens = "13a",
     more_references: Sequence[Sequence[str]] = (),
-) -> Score:
+) -> Bleu:
     """Corpus BLEU of plain text, 0 to 100: sacrebleu tokenises it."""
     # `force` is only about a warning: the signature says how the text was split.
     metric = _sacrebleu().BLEU(tokenize=tokenize, force=True)
-    return _corpus("BLEU", metric, hypotheses, [references, *more_references])
+    score = _corpus(metric, hypotheses, [references, *more_references])
+    return Bleu(score, metric.get_signature().format())
 
 
 def tokenised_bleu(
@@ -105,33 +108,33 @@ def tokenised_bleu(
     *,
     lower: bool = True,
     more_references: Sequence[Sequence[str]] = (),
-) -> Score:
+) -> Bleu:
     """Corpus BLEU of text that is tokens and blanks already, split at the blanks alone.
 
     Many published figures are this one. It depends on the tokeniser and does not compare with `bleu`.
     """
     metric = _sacrebleu().BLEU(tokenize="none", lowercase=lower, force=True)
-    return _corpus("tokenised BLEU", metric, hypotheses, [references, *more_references])
+    score = _corpus(metric, hypotheses, [references, *more_references])
+    return Bleu(score, metric.get_signature().format())
 
 
 def chrf(
     hypotheses: Sequence[str], references: Sequence[str], *, more_references: Sequence[Sequence[str]] = ()
-) -> Score:
+) -> float:
     """F-score of character n-grams, 0 to 100 (Popović 2015)."""
-    return _corpus("chrF", _sacrebleu().CHRF(), hypotheses, [references, *more_references])
+    return _corpus(_sacrebleu().CHRF(), hypotheses, [references, *more_references])
 
 
 def ter(
     hypotheses: Sequence[str], references: Sequence[str], *, more_references: Sequence[Sequence[str]] = ()
-) -> Score:
+) -> float:
     """Edits needed for each hundred words of the reference (Snover et al. 2006): the fewer the better."""
-    metric = _sacrebleu().TER()
-    return _corpus("TER", metric, hypotheses, [references, *more_references], higher_is_better=False)
+    return _corpus(_sacrebleu().TER(), hypotheses, [references, *more_references])
 
 
 def token_error_rate(
     hypotheses: Sequence[str], references: Sequence[str], *, more_references: Sequence[Sequence[str]] = ()
-) -> Score:
+) -> float:
     """Insertions, deletions and substitutions (Levenshtein 1966) for each hundred words of the reference.
 
     TER without moves and with capitals: the word error rate. Of several references the nearest counts, over their mean
@@ -145,8 +148,7 @@ def token_error_rate(
         several = [reference.split() for reference in true]
         edits += min(levenshtein(written.split(), reference) for reference in several)
         words += sum(map(len, several)) / len(several)
-    signature = f"words|refs:{len(streams)}"
-    return Score("token error rate", 100 * edits / max(words, 1.0), False, signature, len(references))
+    return 100 * edits / max(words, 1.0)
 
 
 def levenshtein(one: Sequence[str], other: Sequence[str]) -> int:
@@ -164,10 +166,10 @@ def levenshtein(one: Sequence[str], other: Sequence[str]) -> int:
 
 def exact_match(
     hypotheses: Sequence[str], references: Sequence[str], *, more_references: Sequence[Sequence[str]] = ()
-) -> Score:
+) -> float:
     """The share, 0 to 1, of lines that are a reference word by word; blanks between words are all one."""
     hit_N = exact_lines(hypotheses, references, more_references=more_references)
-    return Score("exact match", sum(hit_N) / len(references), True, "words", len(references))
+    return sum(hit_N) / len(references)
 
 
 def exact_lines(
@@ -184,17 +186,9 @@ def _sacrebleu() -> ModuleType:
     return import_module("sacrebleu.metrics")
 
 
-def _corpus(
-    name: str,
-    metric: "Metric",
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    *,
-    higher_is_better: bool = True,
-) -> Score:
+def _corpus(metric: "Metric", hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     for number, stream in enumerate(references, start=1):
         if isinstance(stream, str):
             raise UserError(f"reference {number} is one text", fix="give a list with one text a line")
         check_pairs(len(hypotheses), len(stream), of="lines")
-    result = metric.corpus_score(list(hypotheses), [list(stream) for stream in references])
-    return Score(name, float(result.score), higher_is_better, metric.get_signature().format(), len(hypotheses))
+    return float(metric.corpus_score(list(hypotheses), [list(stream) for stream in references]).score)

@@ -1,8 +1,5 @@
 """Tagging: a sequence of words, a tag for each."""
 
 from statewise.tasks.tagging.job import TaggingJob as TaggingJob
-from statewise.tasks.tagging.job import by_sentence as by_sentence
-from statewise.tasks.tagging.job import encode as encode
-from statewise.tasks.tagging.job import guess as guess
 from statewise.tasks.tagging.run import TaggingEvaluation as TaggingEvaluation
 from statewise.tasks.tagging.run import TaggingRun as TaggingRun

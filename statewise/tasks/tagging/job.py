@@ -20,8 +20,7 @@ from statewise.specs import CategoricalSpec, TaggingSpec, UserError
 from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
 from statewise.tasks.metric import directions, span
-from statewise.tasks.tagging.examples import Known, read_split, tags_of, words_of
-from statewise.tasks.tagging.sentences import Batch, Sentences, in_parts
+from statewise.tasks.tagging.examples import Batch, Known, Sentences, in_parts, read_split, tags_of, words_of
 from statewise.training import Better, Parallel, Payload, Window
 
 E = TypeVar("E")
@@ -138,7 +137,7 @@ class TaggingJob(Job):
         figures = {"accuracy": float((guessed.best_N == self._held_tag_N).mean()), "nats": guessed.nats}
         if self._spans:
             names = by_sentence(self.known.tags.decode(guessed.best_N.tolist()), self._held)
-            figures["span_f1"] = span.measure([sentence.tags for sentence in self._held], names).f1.value
+            figures["span_f1"] = span.measure([sentence.tags for sentence in self._held], names).f1
         return figures
 
     def _begin_spans(self) -> None:

@@ -26,7 +26,8 @@ from statewise.models import ChainedTags, Tagger, WordEntry, Words, longest_cont
 from statewise.specs import TaggedDataSpec, TaggingSpec
 from statewise.tasks.answers import MOST, Answer, Answers
 from statewise.tasks.folder import Opened
-from statewise.tasks.metric import label, span
+from statewise.tasks.metric import span
+from statewise.tasks.metric.label import label_scores
 from statewise.tasks.portable import Axes, Portable, Whole
 from statewise.tasks.report import Report, confusion_table, of_this_run, percent, shows_report, worse_than_trivial
 from statewise.tasks.run import PredictingRun, named
@@ -149,34 +150,26 @@ class TaggingRun(PredictingRun):
         own, trivial = tags.decode(guessed.best_N.tolist()), self.known.lexicon.tag(words)
         new = [word not in self.known.lexicon.of_word for word in words]
         spans = span.marks_spans([*tags.names, *true])
-        own_scores, trivial_scores = (label.measure(true, found, names=tags.names) for found in (own, trivial))
+        own_scores, trivial_scores = (label_scores(true, found, names=tags.names) for found in (own, trivial))
         return TaggingEvaluation(
-            accuracy=own_scores.accuracy.value,
+            accuracy=own_scores.accuracy,
             new_word_accuracy=_accuracy(true, own, new),
-            macro_f1=own_scores.macro_f1.value,
+            macro_f1=own_scores.macro_f1,
             span_f1=_span_f1(held, own) if spans else None,
             nats=guessed.nats,
             sentences=len(held),
             words=len(words),
             new_words=sum(new),
-            lexicon_accuracy=trivial_scores.accuracy.value,
+            lexicon_accuracy=trivial_scores.accuracy,
             lexicon_new_word_accuracy=_accuracy(true, trivial, new),
-            lexicon_macro_f1=trivial_scores.macro_f1.value,
+            lexicon_macro_f1=trivial_scores.macro_f1,
             lexicon_span_f1=_span_f1(held, trivial) if spans else None,
             majority_accuracy=true.count(self.known.lexicon.otherwise) / len(true),
             majority_tag=self.known.lexicon.otherwise,
             uniform_accuracy=1 / len(tags),
-            per_tag={
-                score.label: {
-                    "precision": score.precision,
-                    "recall": score.recall,
-                    "f1": score.f1,
-                    "count": score.count,
-                }
-                for score in own_scores.labels
-            },
-            confusion=own_scores.confusion_KK.tolist(),
-            tags=[score.label for score in own_scores.labels],
+            per_tag=own_scores.per_class,
+            confusion=own_scores.confusion,
+            tags=own_scores.labels,
             unseen_tags=dict(unseen),
         )
 
@@ -295,7 +288,7 @@ def _accuracy(true: Sequence[str], found: Sequence[str], counted: Sequence[bool]
 
 
 def _span_f1(sentences: Sequence[Tagged], tags: Sequence[str]) -> float:
-    return span.measure([sentence.tags for sentence in sentences], by_sentence(tags, sentences)).f1.value
+    return span.measure([sentence.tags for sentence in sentences], by_sentence(tags, sentences)).f1
 
 
 def _row(accuracy: float, new_words: float | None, macro_f1: float | None, span_f1: float | None) -> tuple[str, ...]:

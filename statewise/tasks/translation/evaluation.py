@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from statewise.decoding import LengthCalibration
-from statewise.tasks.metric.probability import surprise
+from statewise.tasks.metric import perplexity
 from statewise.tasks.metric.translation import Parting, bleu, chrf, exact_match, tokenised_bleu
 from statewise.tasks.report import More, Report, percent, shows_report, unknown_note, worse_than_trivial
 
@@ -126,7 +126,7 @@ _DIGITS = {"mse": 4, "mae": 4, "nats": 3}
 
 
 def _uncertainty(nats: float | None) -> dict[str, float]:
-    return {} if nats is None else {"nats": nats, "perplexity": surprise(nats, 1, per="token").perplexity.value}
+    return {} if nats is None else {"nats": nats, "perplexity": perplexity(nats)}
 
 
 def _cell(found: Mapping[str, Any], name: str) -> str:
@@ -147,8 +147,8 @@ def baseline(
     return {
         "bleu": bleu(texts, references, tokenize=parting.tokenize, more_references=more_references).value,
         "bleu_tokenised_lower": tokenised_bleu(written, true, more_references=more).value,
-        "chrf": chrf(texts, references, more_references=more_references).value,
-        "exact": exact_match(written, true, more_references=more).value,
+        "chrf": chrf(texts, references, more_references=more_references),
+        "exact": exact_match(written, true, more_references=more),
     }
 
 

@@ -149,8 +149,7 @@ class TranslationJob(Job):
                 figures |= series_errors(written, true)
             else:
                 parting = self.languages.parting(self.spec.data, true)
-                scores = quick_scores(written, true, parting=parting)
-                figures |= {"bleu": scores.bleu, "exact": scores.exact}
+                figures |= quick_scores(written, true, parting=parting)
             as_long = [len(hypothesis.tokens) == true for hypothesis, true in zip(best, self.held_rows.whole)]
             figures |= {"length_exact": sum(as_long) / len(as_long)}
         return figures

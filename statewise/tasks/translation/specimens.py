@@ -123,7 +123,9 @@ class TranslationSpecimens(Specimens):
         sure_M, nats_M, entropy_M, along_M = (np.empty(total) for _ in range(4))
         for index in batches_of(self._rows.lengths, tokens=max(1, _NUMBERS // len(self.names))):
             poll()
-            batch = self._rows.batch(index, self._start_id).to(self._device)
+            batch = self._rows.batch(
+                index, self.model.edge if isinstance(self.model, Terminating) else self._languages.target.end_id
+            ).to(self._device)
             found = self._answered(batch)
             for at, number in enumerate(index):
                 asked = int(asked_P[number])
@@ -136,10 +138,6 @@ class TranslationSpecimens(Specimens):
                 place_M[some] = len(self._rows.sources[number]) + np.arange(asked)
         along = "tokens of the target before it"
         return Choices(self.names, truth_M, guess_M, sure_M, nats_M, entropy_M, row_M, place_M, along_M, along)
-
-    @property
-    def _start_id(self) -> int:
-        return self.model.edge if isinstance(self.model, Terminating) else self._languages.target.end_id
 
     def _answered(self, batch: Batch) -> "_Answered":
         truth_BT = batch.target_BT.clamp(min=0)
