@@ -1,6 +1,7 @@
 """Answers to the exercises of chapter 8."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
@@ -28,6 +29,6 @@ def half_way(k):
 
 def sequence_probability(first, given, symbols):
     p = first[symbols[0]]
-    for before, now in zip(symbols, symbols[1:]):
+    for before, now in pairwise(symbols):
         p *= given[before][now]
     return p
