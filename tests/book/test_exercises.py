@@ -20,7 +20,9 @@ def check(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize(
+    "number", [NUMBERS[0], *(pytest.param(number, marks=pytest.mark.slow) for number in NUMBERS[1:])]
+)
 def test_the_solutions_pass_and_empty_answers_do_not(number: int, tmp_path: Path) -> None:
     source = (FOLDER / f"solutions_{number:02}.py").read_text(encoding="utf-8")
     (tmp_path / "answers.py").write_text(source, encoding="utf-8")
