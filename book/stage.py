@@ -11,13 +11,18 @@ from html import escape, unescape
 from pathlib import Path
 from typing import NamedTuple
 
-from chapter import BOOK, FORMULA, ROOT, Page, pages
+from chapter import BOOK, FORMULA, ROOT, Page, chapters, pages
 from notebook import notebook
 from reference import anchor_in, stage_api, stage_docs
 from run import Result, results
 
 BUILD = BOOK / "_build"
-LIVE = ("shakespeare-elman", "shakespeare-markov")  # runs that come with the package
+LIVE = (
+    "shakespeare-elman",
+    "shakespeare-markov",
+    "shakespeare-transformer",
+    "shakespeare-ttt",
+)  # runs that come with the package
 CHECKED = {"en": "✓ checked", "zh": "✓ 已验证"}
 FOLDED = {"en": "Code of the drawing", "zh": "画这幅图的代码"}
 PICTURE = re.compile(r"^!\[(.+)\]\(([\w-]+\.svg)\)$", re.MULTILINE)
@@ -49,6 +54,7 @@ def stage(language: str) -> Path:
             target = notebooks / f"{page.name}.ipynb"
             target.write_text(json.dumps(notebook(page, done), ensure_ascii=False, indent=1), encoding="utf-8")
     (folder / "glossary.md").write_text(glossary(language), encoding="utf-8")
+    (folder / "solutions.md").write_text(solutions(language), encoding="utf-8")
     stage_docs(folder / "docs", language)
     stage_api(folder / "api", language)
     shutil.copy(lab_page(), folder / "extra" / "lab.html")
@@ -159,6 +165,23 @@ def glossary(language: str) -> str:
         meaning = term.meaning_en if language == "en" else term.meaning_zh
         lines.append(f"| {own} | {other} | {meaning} | [](#{term.section}) |")
     return "\n".join(lines) + "\n"
+
+
+SOLUTIONS = {
+    "en": ("Solutions", "Answers that pass the checks. Yours may look different and pass, too."),
+    "zh": ("练习答案", "下面的答案都能通过检查。你的写法可以不同，同样能通过。"),
+}
+
+
+def solutions(language: str) -> str:
+    """The answers to the exercises of every chapter, under its title."""
+    title, words = SOLUTIONS[language]
+    parts = [f"# {title}\n\n{words}\n"]
+    for page in chapters(language):
+        source = (BOOK / "exercises" / f"solutions_{page.name[:2]}.py").read_text(encoding="utf-8")
+        code = source.split('"""\n', 1)[1].strip()  # without its docstring
+        parts.append(f"## {page.title}\n\n```python\n{code}\n```\n")
+    return "\n".join(parts)
 
 
 # ------------------------------------------------------------------ the words inside pictures

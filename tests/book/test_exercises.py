@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from chapter import BOOK, ROOT, chapters
+from chapter import BOOK, LANGUAGES, ROOT, chapters
+from stage import solutions
 
 FOLDER = BOOK / "exercises"
 NUMBERS = [int(page.name[:2]) for page in chapters()]
@@ -58,6 +59,16 @@ def test_the_page_names_what_a_check_asks_for(number: int) -> None:
             assert text
             for name in re.findall(r"\banswers\.(\w+)", ast.unparse(function)):
                 assert f"`{name}" in text[1], f"exercise {exercise} does not name {name}"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_page_of_solutions_has_every_chapter(language: str) -> None:
+    text = solutions(language)
+    for page in chapters(language):
+        code = text.split(f"## {page.title}\n", 1)[1].split("```", 2)[1]
+        asked = re.findall(r"^:::\{exercise\} [\d.]+\n`(\w+)", page.text, re.MULTILINE)
+        assert len(asked) == 5
+        assert all(f"def {name}(" in code for name in asked)
 
 
 def test_mistakes_are_explained(tmp_path: Path) -> None:

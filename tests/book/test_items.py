@@ -5,7 +5,7 @@ import csv
 from chapter import BOOK, LANGUAGES, pages
 
 ITEMS = 237
-TAUGHT = 181  # grows with every chapter, and never falls
+TAUGHT = 220  # grows with every chapter, and never falls
 
 
 def items() -> list[dict[str, str]]:
