@@ -5,7 +5,7 @@ import csv
 from chapter import BOOK, LANGUAGES, pages
 
 ITEMS = 237
-TAUGHT = 236  # grows with every chapter, and never falls
+TAUGHT = 237  # grows with every chapter, and never falls
 
 
 def items() -> list[dict[str, str]]:

@@ -39,7 +39,7 @@ def anchors(page: Path) -> set[str]:
 
 def without_make(code: str) -> str:
     """The block without its `make` lines, whose targets must exist."""
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     kept = []
     for line in code.splitlines():
         words = line.split("#")[0].split()
