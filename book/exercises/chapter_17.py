@@ -20,7 +20,7 @@ def check_17_1(answers: ModuleType) -> None:
     wide = np.random.default_rng(2).normal(size=(5, 3))
     for stored in (values, wide):
         expected = sum(np.outer(k, v) for k, v in zip(keys, stored))
-        found = np.asarray(answers.write(keys, stored))
+        found = np.asarray(answers.write_pairs(keys, stored))
         assert found.shape == expected.shape, f"the shape is {found.shape}, expected {expected.shape}: keys by values"
         assert np.allclose(found, expected), "not the sum of the outer products k vᵀ"
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def write(keys, values):
+def write_pairs(keys, values):
     return keys.T @ values
 
 
