@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
+from statewise.cluster import ray_cluster
 from statewise.serving.base import AnyEngine
 from statewise.serving.job import Event, Job, Refused
 from statewise.serving.replica import Came, Order, Replica, nobody
 from statewise.serving.store import New
-from statewise.specs import ServingSpec, UserError, option
+from statewise.specs import ServingSpec, UserError, option, optional
 from statewise.tasks import PredictingRun, Run
-from statewise.training import ray_cluster
 
 _FAILURES = 3  # replicas in a row that do not start, after which the server gives up
 _log = logging.getLogger("statewise.serving")
@@ -78,7 +78,7 @@ class Cluster(AnyEngine):
     def _hold(self, connected: "Future[Any]") -> None:
         """The processes that Ray starts here end with the thread that started them: so it lives as long as we do."""
         try:
-            with ray_cluster("replicas on a Ray cluster") as ray:
+            with ray_cluster(optional("ray", extra="ray", needed_by="replicas on a Ray cluster")) as ray:
                 connected.set_result(ray)
                 self._over.wait()
         except BaseException as error:

@@ -5,7 +5,6 @@ from statewise.training.checkpoint import advice_for_newer as advice_for_newer
 from statewise.training.checkpoint import read_tensors as read_tensors
 from statewise.training.checkpoint import vouched_for as vouched_for
 from statewise.training.checkpoint import write_files as write_files
-from statewise.training.cluster import ray_cluster as ray_cluster
 from statewise.training.counting import count as count
 from statewise.training.device import allow_amx_if_it_works as allow_amx_if_it_works
 from statewise.training.device import pick_device as pick_device

@@ -9,15 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from statewise.specs import optional
-
-_PACKAGE = Path(__file__).parents[2]
+_PACKAGE = Path(__file__).parents[1]
 
 
 @contextmanager
-def ray_cluster(needed_by: str) -> Iterator[Any]:
+def ray_cluster(ray: Any) -> Iterator[Any]:
     """The module `ray`, connected. Its workers import this package; the dashboard, which asks for no key, stays off."""
-    ray = optional("ray", extra="ray", needed_by=needed_by)
     if ray.is_initialized():
         yield ray
         return
