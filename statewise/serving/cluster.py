@@ -113,9 +113,7 @@ class Cluster(AnyEngine):
         self._check(jobs)
         starts = [self._start_of(job) for job in jobs]
         with self._lock:
-            if len(self._texts) + len(jobs) > self.spec.slots * self.spec.replicas + self.spec.queue:
-                self.metrics.rejected("overloaded")
-                raise Refused("overloaded", "too many texts are waiting; try again later")
+            self.check_room(len(jobs))
             if not self._actors:
                 raise Refused("overloaded", "all replicas were lost and are being replaced; try again soon")
             place, numbers = self._place_of(jobs[0]), []
@@ -125,6 +123,10 @@ class Cluster(AnyEngine):
                 self._numbers[id(job)] = numbers[-1]
                 self.metrics.prompt_tokens(len(job.prompt))
             self._order(place, numbers)
+
+    @property
+    def room(self) -> int:
+        return self.spec.slots * self.spec.replicas + self.spec.queue - len(self._texts)
 
     def _start_of(self, job: Job) -> New | None:
         if job.start is None:

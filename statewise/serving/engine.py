@@ -67,11 +67,7 @@ class Engine(AnyEngine):
         """Accept all of these jobs or none. Jobs with one prompt and one start share its reading."""
         self._check(jobs)
         with self._lock:
-            waiting = self._unread + sum(each.waiting for each in self._schedulers.values())
-            running = sum(each.running for each in self._schedulers.values())
-            if waiting + running + len(jobs) > self.spec.slots * max(1, len(self._schedulers)) + self.spec.queue:
-                self.metrics.rejected("overloaded")
-                raise Refused("overloaded", "too many texts are waiting; try again later")
+            self.check_room(len(jobs))
             self._unread += len(jobs)
         groups: dict[tuple[Any, ...], list[Job]] = {}
         for job in jobs:
@@ -135,9 +131,13 @@ class Engine(AnyEngine):
         super().stop()
 
     @property
+    def room(self) -> int:
+        held = self._unread + sum(each.held for each in self._schedulers.values())
+        return self.spec.slots * max(1, len(self._schedulers)) + self.spec.queue - held
+
+    @property
     def busy(self) -> bool:
-        waiting = sum(each.running + each.waiting for each in self._schedulers.values())
-        return bool(self._unread or self._calls or waiting)
+        return bool(self._unread or self._calls or any(each.held for each in self._schedulers.values()))
 
     @property
     def alive(self) -> bool:

@@ -64,6 +64,11 @@ class Scheduler:
     # ---------------------------------------------------------------- what comes in
 
     @property
+    def held(self) -> int:
+        """Texts that wait, are read or run."""
+        return len(self._of)
+
+    @property
     def running(self) -> int:
         return len(self._of) - self.waiting
 
