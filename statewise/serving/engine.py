@@ -18,6 +18,7 @@ from statewise.decoding import Continuation
 from statewise.runtime import STREAM
 from statewise.serving.base import AnyEngine
 from statewise.serving.job import Event, Job, Refused
+from statewise.serving.memory import Housekeeping, tidy
 from statewise.serving.scheduler import Scheduler
 from statewise.serving.store import New
 from statewise.specs import ServingSpec, UserError
@@ -162,11 +163,16 @@ class Engine(AnyEngine):
     def _run(self) -> None:
         if self.spec.threads is not None and not self.spec.batch_invariant:  # `generate` computes with all of them
             torch.set_num_threads(self.spec.threads)
+        housekeeping = Housekeeping()
         with torch.no_grad():
             while not self._stopping:
                 self._turn_began = time.monotonic()
                 busy = self._turn()
                 self._turn_began = 0.0
+                if housekeeping.after_turn(busy=busy):
+                    for scheduler in self._schedulers.values():
+                        scheduler.rest()
+                    tidy()
                 if not busy and not self._inbox:
                     self._wake.wait(0.5)
                     self._wake.clear()

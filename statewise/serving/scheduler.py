@@ -133,6 +133,12 @@ class Scheduler:
         self._metrics.finished("error")
         self._deliver(text.job, Event(finish="error", error=error))
 
+    def rest(self) -> None:
+        """Nothing is to be done for a while: give back the memory for texts."""
+        for pool, texts in self._pools:
+            if not texts:
+                pool.give_back()
+
     # ---------------------------------------------------------------- a turn
 
     def turn(self) -> bool:

@@ -26,6 +26,7 @@ _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
 _FILE = "states.sqlite"
 _FORMAT = 1
 _PAGE = 16384  # bytes: a state of a small recurrent model is one page
+_CACHE = 16 << 20  # bytes of pages that each connection holds; the system holds the file's, too
 _TABLES = """
 CREATE TABLE IF NOT EXISTS states (
     number INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, owner TEXT NOT NULL, id TEXT NOT NULL, model TEXT NOT NULL,
@@ -228,7 +229,7 @@ def _connected(path: str, cache_bytes: int) -> sqlite3.Connection:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA trusted_schema = OFF")
         db.execute(f"PRAGMA page_size = {_PAGE}")
-        db.execute(f"PRAGMA cache_size = -{min(cache_bytes, 64 << 20) >> 10}")
+        db.execute(f"PRAGMA cache_size = -{min(cache_bytes, _CACHE) >> 10}")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         version = db.execute("PRAGMA user_version").fetchone()[0]
