@@ -73,7 +73,7 @@ class Engine(AnyEngine):
         groups: dict[tuple[Any, ...], list[Job]] = {}
         for job in jobs:
             how = (job.model, job.start, job.owner, job.echo, job.logprobs, job.whole, job.read)
-            key = (*how, bytes(str(list(job.prompt)), "ascii"))
+            key = (*how, tuple(job.prompt))
             groups.setdefault(key, []).append(job)
         arrived = time.monotonic()
         self._put(lambda: self._accept(list(groups.values()), len(jobs), arrived))

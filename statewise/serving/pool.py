@@ -102,11 +102,14 @@ class Pool:
 
     # ---------------------------------------------------------------- rows
 
+    @torch.no_grad()
     def give_back(self) -> None:
         """Free the memory of a pool without rows. What captured steps know is kept: to capture takes seconds."""
         assert not self.count
-        if self._graphs is None:
+        if self._graphs is None and self._capacity:
             self._without_memory()
+            # The machine holds on to the state that it returned last, which is a part of this memory: it gets another.
+            self.model.step(torch.zeros(1, dtype=torch.int64, device=self.device), self._initial)
 
     @property
     def state_bytes(self) -> int:

@@ -79,17 +79,17 @@ class Scheduler:
 
     def add(self, jobs: Sequence[Job], start: Continuation | None, arrived: float) -> None:
         """Texts with the same prompt and the same start."""
-        given = [int(token) for token in jobs[0].prompt]
+        given = list(jobs[0].prompt)
         if start is None:
             begun = given[:1] == [self._end] or (jobs[0].whole and bool(given))
             prompt = given if begun else [self._end, *given]
-            before, position = prompt, 0
+            before, position = prompt[-TAIL:], 0
         else:
             read = jobs[0].read
             if read is not None and read.last[-TAIL:] == tuple(start.tail_BK[0].tolist())[-len(read.last) :]:
                 given = given[read.length :]
             prompt = [int(start.token_B), *given]
-            before = [token for token in [*start.tail_BK[0].tolist(), *given] if token >= 0]
+            before = [token for token in [*start.tail_BK[0].tolist(), *given[-TAIL:]] if token >= 0]
             position = int(start.position_B)
         decode, pieces = self.run.tokenizer.decode, self.run.tokenizer.pieces
         texts = [
