@@ -172,6 +172,7 @@ class Engine(AnyEngine):
                 if housekeeping.after_turn(busy=busy):
                     for scheduler in self._schedulers.values():
                         scheduler.rest()
+                    self.store.rest()
                     tidy()
                 if not busy and not self._inbox:
                     self._wake.wait(0.5)

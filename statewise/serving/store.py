@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,6 +104,12 @@ class StateStore:
         with self._writing, self._reading:
             self._reader.close()
             self._db.close()
+
+    def rest(self) -> None:
+        """Nothing is to be done for a while: give back the pages that are held."""
+        for lock, db in ((self._writing, self._db), (self._reading, self._reader)):
+            with lock, suppress(sqlite3.Error):
+                db.execute("PRAGMA shrink_memory")
 
     def put(self, name: str, owner: str, model: str, content: bytes, tokens: int) -> dict[str, Any]:
         """Save under an id, over what it named before; on disk before this returns."""
