@@ -8,8 +8,8 @@
 Starts `statewise serve`, and clients in processes of their own: plain sockets, one a stream, all begun at once. Each
 stream asks for a text of that many tokens, past its end if need be. Several tokens may come in one event.
 
-`--only overhead` has an engine that computes nothing: the server's CPU time for each event that it writes, and its
-memory for each open stream.
+`--only overhead` has an engine that computes nothing: the server's CPU time for each event that it writes, for each
+request (a connection of its own, one token, streamed) and for each that it refuses; and the memory of an open stream.
 """
 
 import asyncio
@@ -44,6 +44,9 @@ Address = tuple[str, int]
 PROMPT = "ROMEO: but soft, what light"
 FEW = 100  # streams: no crowd, in which several tokens share a write
 EVENTS = 100  # for each stream
+REQUESTS = 1000
+TOGETHER = 16
+ASKED = {"answer": "a request", "refuse": "a refusal"}
 
 
 async def stream(address: Address, body: bytes, found: list[tuple[float, list[float], int, str]]) -> None:
@@ -166,12 +169,21 @@ def served(
 
 
 class Idle(Engine):
-    """Takes jobs, computes nothing, and sends an event to each when it is told to."""
+    """Takes jobs, computes nothing, and sends an event to each when it is told to, or one at once."""
 
     jobs: list[Job]
+    kind = ""  # answer, refuse, or another: hold
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        self.jobs += jobs
+        if self.kind == "answer":
+            for job in jobs:
+                asyncio.get_running_loop().call_soon(job.receive, Event("a", (5,), finish="length"))
+        else:
+            self.jobs += jobs
+
+    @property
+    def room(self) -> int:
+        return 0 if self.kind == "refuse" else 1 << 20
 
     def cancel(self, jobs: Sequence[Job]) -> None:
         self.jobs = [job for job in self.jobs if job not in jobs]
@@ -194,7 +206,14 @@ async def idle_server(port: int, told: Any, heard: Any) -> None:
         if words == "end":
             break
         kind, count = words
-        while len(engine.jobs) < count:
+        engine.kind = kind
+        if kind in ("answer", "refuse"):
+            began = time.process_time()
+            told.put("begin")
+            await asyncio.to_thread(heard.get)
+            told.put((time.process_time() - began) / count)
+            continue
+        while len(engine.jobs) != count:  # those of the streams before may still be there
             await asyncio.sleep(0.01)
         if kind == "memory":
             for job in engine.jobs:  # a stream begins with its first event
@@ -230,6 +249,29 @@ class Counting(asyncio.Protocol):
         Counting.events += data.count(b"data: ")
 
 
+async def asked_and_answered(address: Address, told: Any, heard: Any, kind: str) -> float:
+    """The server's CPU seconds for each of many requests, some of them at once."""
+    body = json.dumps({"prompt": PROMPT, "max_tokens": 1, "stream": True, "seed": 1, "temperature": 0.8}).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nhost: {address[0]}:{address[1]}\r\ncontent-type: application/json\r\n"
+    head += f"connection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+    status = b" 200 " if kind == "answer" else b" 429 "
+
+    async def several(count: int) -> None:
+        for _ in range(count):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(head.encode() + body)
+            said = await reader.read()
+            writer.close()
+            if status not in said.split(b"\r\n", 1)[0]:
+                raise SystemExit(f"expected {status.decode()}, the server said: {said[:200].decode(errors='replace')}")
+
+    heard.put((kind, REQUESTS))
+    await asyncio.to_thread(told.get)
+    await asyncio.gather(*(several(REQUESTS // TOGETHER) for _ in range(TOGETHER)))
+    heard.put("over")
+    return float(await asyncio.to_thread(told.get)) * REQUESTS / (REQUESTS // TOGETHER * TOGETHER)
+
+
 async def opened(address: tuple[str, int], count: int, told: Any, heard: Any, kind: str) -> Any:
     """What the server measures while so many streams are open. What comes is read and thrown away."""
     body = json.dumps({"prompt": PROMPT, "max_tokens": 1000, "stream": True, "seed": 1}).encode()
@@ -244,8 +286,9 @@ async def opened(address: tuple[str, int], count: int, told: Any, heard: Any, ki
     Counting.events = 0
     heard.put((kind, count))
     found = await asyncio.to_thread(told.get)
-    await asyncio.sleep(1.0)
-    expected = count * (EVENTS if kind == "time" else 1)
+    expected, patience = count * (EVENTS if kind == "time" else 1), time.monotonic() + 20
+    while Counting.events < expected and time.monotonic() < patience:
+        await asyncio.sleep(0.1)
     if Counting.events != expected:
         raise SystemExit(f"{Counting.events} events arrived, expected {expected}: streams were merged or lost")
     for transport in made:
@@ -266,6 +309,9 @@ def overhead(port: int, streams: int) -> dict[str, Any]:
         asyncio.run(opened(address, FEW, told, heard, "memory"))  # what the first streams need once
         few, many = (asyncio.run(opened(address, count, told, heard, "memory")) for count in (FEW, FEW + streams))
         times = [asyncio.run(opened(address, FEW, told, heard, "time")) for _ in range(5)]
+        kinds = {
+            kind: [asyncio.run(asked_and_answered(address, told, heard, kind)) for _ in range(3)] for kind in ASKED
+        }
     finally:
         heard.put("end")
         server.join(30)
@@ -273,6 +319,7 @@ def overhead(port: int, streams: int) -> dict[str, Any]:
         "streams": streams,
         "KB a stream": round((many - few) / streams / 1000, 1),
         "CPU µs an event (best, median of 5)": [round(1e6 * time, 1) for time in (min(times), sorted(times)[2])],
+        **{f"CPU µs {ASKED[kind]} (best of 3)": round(1e6 * min(seconds)) for kind, seconds in kinds.items()},
     }
 
 

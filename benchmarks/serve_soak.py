@@ -5,8 +5,9 @@
 
 Clients complete and stream, leave in the middle, send bad requests, continue sessions, fork, move and delete states,
 and ask for one text that must never change. Every few seconds the memory, threads and open files of the server are
-read. It fails (exit code 1) if they grow after the first fifth of the time, if an answer is not the expected one, or if
-the server writes to its log.
+read. Twice a minute the clients pause until the server has nothing to do: what its memory is then does not depend on
+what they asked for last. It fails (exit code 1) if the memory at rest, the threads or the files grow after the first
+fifth of the time, if an answer is not the expected one, or if the server writes to its log.
 """
 
 import asyncio
@@ -30,6 +31,8 @@ WARM = 0.2  # of the time, before growth counts
 FIXED = {"prompt": "ROMEO: but soft,", "max_tokens": 24, "seed": 7, "temperature": 0.8}
 TURNS = 12  # of a session, before it is deleted
 COUNTED = ("memory", "threads", "files")
+ROUND = 30.0  # seconds between two rests
+REST = 5.0  # seconds that the server has to itself
 
 
 class Sample(NamedTuple):
@@ -38,6 +41,7 @@ class Sample(NamedTuple):
     threads: int
     files: int
     requests: int
+    rest: bool = False
 
 
 class Unexpected(Exception):
@@ -49,6 +53,7 @@ class Traffic:
 
     def __init__(self, address: Address, models: Sequence[str], pause: float) -> None:
         self._address, self._models, self._pause = address, models, pause
+        self.going, self.busy = asyncio.Event(), 0  # whether clients may begin, and how many are at work
         self._fixed: dict[str, str] = {}
         self.done: Counter[str] = Counter()
         self.wrong: Counter[str] = Counter()
@@ -136,44 +141,59 @@ class Traffic:
             *(self.complete, self.stream, self.leave, self.mistake, self.session, self.look, self.same)
         ]
         while time.monotonic() < end:
+            await self.going.wait()
             kind = rng.choice(kinds)
+            self.busy += 1
             try:
                 await kind(rng)
             except (Unexpected, OSError, ValueError) as error:
                 self.wrong[f"{kind.__name__}: {error}"] += 1
+            self.busy -= 1
             self.done[kind.__name__] += 1
             await asyncio.sleep(rng.uniform(0, 2 * self._pause))
 
 
-def sample(pid: int, began: float, requests: int) -> Sample:
+def sample(pid: int, began: float, requests: int, *, rest: bool = False) -> Sample:
     process = Path(f"/proc/{pid}")
     counts = [sum(1 for _ in (process / part).iterdir()) for part in ("task", "fd")]
-    return Sample(time.monotonic() - began, memory(pid), *counts, requests)
+    return Sample(time.monotonic() - began, memory(pid), *counts, requests, rest)
 
 
 async def watched(traffic: Traffic, pid: int, *, clients: int, seconds: float, every: float) -> list[Sample]:
     """Samples of the process while the clients work; the last one is taken when all have gone."""
     began = time.monotonic()
-    work = [asyncio.create_task(traffic.client(number, began + seconds)) for number in range(clients)]
+    end, rested = began + seconds, began
+    traffic.going.set()
+    work = [asyncio.create_task(traffic.client(number, end)) for number in range(clients)]
     samples = []
-    while time.monotonic() < began + seconds:
-        await asyncio.sleep(min(every, max(0.01, began + seconds - time.monotonic())))
-        samples.append(sample(pid, began, traffic.done.total()))
+    while time.monotonic() < end:
+        await asyncio.sleep(min(every, max(0.01, end - time.monotonic())))
+        rest = time.monotonic() - rested > ROUND
+        if rest:
+            traffic.going.clear()
+            while traffic.busy:
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(REST)
+        samples.append(sample(pid, began, traffic.done.total(), rest=rest))
+        if rest:
+            rested = time.monotonic()
+            traffic.going.set()
     await asyncio.gather(*work)
-    await asyncio.sleep(1.0)
-    return [*samples, sample(pid, began, traffic.done.total())]
+    await asyncio.sleep(REST)
+    return [*samples, sample(pid, began, traffic.done.total(), rest=True)]
 
 
 def complaints(samples: Sequence[Sample], before: Sample) -> list[str]:
-    """What grew: of the memory more than 1 % an hour, of threads and files any."""
-    *busy, last = samples
-    warm = busy[int(WARM * len(busy)) :]
-    tenth = max(1, len(warm) // 10)
-    first, final = (float(np.median([one.memory for one in part])) for part in (warm[:tenth], warm[-tenth:]))
+    """What grew: of the memory at rest more than 1 % an hour, of threads and files any."""
+    last = samples[-1]
+    warm = samples[int(WARM * len(samples)) :]
+    resting = [one for one in warm if one.rest]
+    fifth = max(1, len(resting) // 5)
+    first, final = (float(np.median([one.memory for one in part])) for part in (resting[:fifth], resting[-fifth:]))
     hours = max(1.0, last.seconds / 3600)
     made = []
     if final > first * (1 + GROWTH * hours):
-        made.append(f"memory grew from {first / 1e6:.1f} to {final / 1e6:.1f} MB")
+        made.append(f"memory at rest grew from {first / 1e6:.1f} to {final / 1e6:.1f} MB")
     half = len(warm) // 2
     threads = [max(one.threads for one in part) for part in (warm[:half] or warm, warm[half:])]
     if threads[1] > threads[0]:
@@ -207,13 +227,17 @@ def main() -> int:
     if logged.strip():
         made.append(f"the server's log says:\n{logged[-2000:]}")
     table = Table(title=f"{', '.join(names)}: {asked.minutes:g} minutes, {asked.clients} clients", title_justify="left")
-    for column in ("minute", "actions", "MB resident", "threads", "files", "fixed text p95 ms"):
+    columns = ("minute", "actions", "MB at rest", "MB busy, median", "threads", "files", "fixed text p95 ms")
+    for column in columns:
         table.add_column(column, justify="right")
-    shown = samples[:: max(1, len(samples) // 12)]
+    resting = [one for one in samples if one.rest]
+    shown = resting[:: max(1, len(resting) // 12)]
     start = traffic.latencies[0][0] if traffic.latencies else 0.0
     for one, after in zip(shown, [*shown[1:], samples[-1]]):
         took = [1000 * took for at, took in traffic.latencies if one.seconds <= at - start < after.seconds] or [0.0]
-        numbers = (f"{one.requests:,}", f"{one.memory / 1e6:.1f}", str(one.threads), str(one.files))
+        busy = [each.memory for each in samples if not each.rest and one.seconds <= each.seconds <= after.seconds]
+        held = f"{np.median(busy or [0]) / 1e6:.1f}"
+        numbers = (f"{one.requests:,}", f"{one.memory / 1e6:.1f}", held, str(one.threads), str(one.files))
         table.add_row(f"{one.seconds / 60:.1f}", *numbers, f"{np.percentile(took, 95):.0f}")
     console().print(table)
     console().print(", ".join(f"{name} {count:,}" for name, count in traffic.done.most_common()))

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from statewise.cluster import ray_cluster
 from statewise.comparison.engine import Phase, Ran, Work, in_phases, mixers_for, wanted_device, work_folder
 from statewise.comparison.progress import Board
 from statewise.comparison.record import (
@@ -29,7 +30,8 @@ from statewise.comparison.record import (
 from statewise.comparison.trial import Failure, Trial
 from statewise.comparison.worker import received, run_trial
 from statewise.disk import locked, make_folder
-from statewise.training import Signals, ray_cluster
+from statewise.specs import optional
+from statewise.training import Signals
 
 _TICK = 0.2  # seconds between two looks at the signals
 _GRACE = 20.0  # seconds that a cancelled trial may take to save itself
@@ -49,7 +51,7 @@ def run_on_ray(
     display, signals = display or Board(), signals or Signals()
     works = [work._replace(folder=work.folder.absolute()) for work in works]
     with ExitStack() as held:
-        ray = held.enter_context(ray_cluster("trials on a Ray cluster"))
+        ray = held.enter_context(ray_cluster(optional("ray", extra="ray", needed_by="trials on a Ray cluster")))
         for work in works:
             held.enter_context(work_folder(work))
         on_cpu = all(wanted_device(work.plan.study) == "cpu" for work in works)

@@ -62,6 +62,17 @@ class AnyEngine(ABC):
 
     @property
     @abstractmethod
+    def room(self) -> int:
+        """How many more texts would be accepted now; below 0, that many too many are there."""
+
+    def check_room(self, texts: int = 1) -> None:
+        """Refuse so many texts if there is no room for them."""
+        if texts > self.room:
+            self.metrics.rejected("overloaded")
+            raise Refused("overloaded", "too many texts are waiting; try again later")
+
+    @property
+    @abstractmethod
     def busy(self) -> bool: ...
 
     @property
@@ -101,7 +112,7 @@ class AnyEngine(ABC):
                 "not_found", f"no language model {job.model!r} is served", param="model", code="model_not_found"
             )
         vocab = served.vocab or 0
-        if any(not 0 <= token < vocab for token in job.prompt):
+        if job.prompt and not 0 <= min(job.prompt) <= max(job.prompt) < vocab:
             raise Refused("invalid", f"the prompt holds a token outside the vocabulary of {vocab}", param="prompt")
         if any(not 0 <= token < vocab for token, _ in job.sampling.bias):
             raise Refused("invalid", f"a token is outside the vocabulary of {vocab}", param="logit_bias")

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
+from statewise.cluster import ray_cluster
 from statewise.serving.base import AnyEngine
 from statewise.serving.job import Event, Job, Refused
 from statewise.serving.replica import Came, Order, Replica, nobody
 from statewise.serving.store import New
-from statewise.specs import ServingSpec, UserError, option
+from statewise.specs import ServingSpec, UserError, option, optional
 from statewise.tasks import PredictingRun, Run
-from statewise.training import ray_cluster
 
 _FAILURES = 3  # replicas in a row that do not start, after which the server gives up
 _log = logging.getLogger("statewise.serving")
@@ -78,7 +78,7 @@ class Cluster(AnyEngine):
     def _hold(self, connected: "Future[Any]") -> None:
         """The processes that Ray starts here end with the thread that started them: so it lives as long as we do."""
         try:
-            with ray_cluster("replicas on a Ray cluster") as ray:
+            with ray_cluster(optional("ray", extra="ray", needed_by="replicas on a Ray cluster")) as ray:
                 connected.set_result(ray)
                 self._over.wait()
         except BaseException as error:
@@ -113,9 +113,7 @@ class Cluster(AnyEngine):
         self._check(jobs)
         starts = [self._start_of(job) for job in jobs]
         with self._lock:
-            if len(self._texts) + len(jobs) > self.spec.slots * self.spec.replicas + self.spec.queue:
-                self.metrics.rejected("overloaded")
-                raise Refused("overloaded", "too many texts are waiting; try again later")
+            self.check_room(len(jobs))
             if not self._actors:
                 raise Refused("overloaded", "all replicas were lost and are being replaced; try again soon")
             place, numbers = self._place_of(jobs[0]), []
@@ -125,6 +123,10 @@ class Cluster(AnyEngine):
                 self._numbers[id(job)] = numbers[-1]
                 self.metrics.prompt_tokens(len(job.prompt))
             self._order(place, numbers)
+
+    @property
+    def room(self) -> int:
+        return self.spec.slots * self.spec.replicas + self.spec.queue - len(self._texts)
 
     def _start_of(self, job: Job) -> New | None:
         if job.start is None:

@@ -18,6 +18,7 @@ from statewise.decoding import Continuation
 from statewise.runtime import STREAM
 from statewise.serving.base import AnyEngine
 from statewise.serving.job import Event, Job, Refused
+from statewise.serving.memory import Housekeeping, tidy
 from statewise.serving.scheduler import Scheduler
 from statewise.serving.store import New
 from statewise.specs import ServingSpec, UserError
@@ -67,16 +68,12 @@ class Engine(AnyEngine):
         """Accept all of these jobs or none. Jobs with one prompt and one start share its reading."""
         self._check(jobs)
         with self._lock:
-            waiting = self._unread + sum(each.waiting for each in self._schedulers.values())
-            running = sum(each.running for each in self._schedulers.values())
-            if waiting + running + len(jobs) > self.spec.slots * max(1, len(self._schedulers)) + self.spec.queue:
-                self.metrics.rejected("overloaded")
-                raise Refused("overloaded", "too many texts are waiting; try again later")
+            self.check_room(len(jobs))
             self._unread += len(jobs)
         groups: dict[tuple[Any, ...], list[Job]] = {}
         for job in jobs:
             how = (job.model, job.start, job.owner, job.echo, job.logprobs, job.whole, job.read)
-            key = (*how, bytes(str(list(job.prompt)), "ascii"))
+            key = (*how, tuple(job.prompt))
             groups.setdefault(key, []).append(job)
         arrived = time.monotonic()
         self._put(lambda: self._accept(list(groups.values()), len(jobs), arrived))
@@ -135,9 +132,13 @@ class Engine(AnyEngine):
         super().stop()
 
     @property
+    def room(self) -> int:
+        held = self._unread + sum(each.held for each in self._schedulers.values())
+        return self.spec.slots * max(1, len(self._schedulers)) + self.spec.queue - held
+
+    @property
     def busy(self) -> bool:
-        waiting = sum(each.running + each.waiting for each in self._schedulers.values())
-        return bool(self._unread or self._calls or waiting)
+        return bool(self._unread or self._calls or any(each.held for each in self._schedulers.values()))
 
     @property
     def alive(self) -> bool:
@@ -162,11 +163,17 @@ class Engine(AnyEngine):
     def _run(self) -> None:
         if self.spec.threads is not None and not self.spec.batch_invariant:  # `generate` computes with all of them
             torch.set_num_threads(self.spec.threads)
+        housekeeping = Housekeeping()
         with torch.no_grad():
             while not self._stopping:
                 self._turn_began = time.monotonic()
                 busy = self._turn()
                 self._turn_began = 0.0
+                if housekeeping.after_turn(busy=busy):
+                    for scheduler in self._schedulers.values():
+                        scheduler.rest()
+                    self.store.rest()
+                    tidy()
                 if not busy and not self._inbox:
                     self._wake.wait(0.5)
                     self._wake.clear()

@@ -76,28 +76,40 @@ class Pool:
         self._context = context
         self._initial: State = model.init_state(1)
         self._lists = [_list_axis(leaf) for _, leaf in leaves(self._initial)]
-        self._slots = 0
-        self._capacity = 0
-        self._memory: State = self._initial
-        self._view: State | None = None  # of the rows in use
-        self._columns = {name: np.full(0, unused, dtype) for name, (dtype, unused) in _COLUMNS.items()}
         self._used = dict.fromkeys(_COLUMNS, 0)  # rows that use a filter
-        self._seed = np.zeros(0, np.int64)
-        self._position = np.zeros(0, np.int64)
         self._bias: dict[int, tuple[tuple[int, float], ...]] = {}
-        self._ways: RowSampling | None = None
-        self._token_C = torch.zeros(0, dtype=torch.int64, device=self.device)
-        self._seen_CV: Tensor | None = None
-        self._count_CV: Tensor | None = None
-        self._bias_CV: Tensor | None = None
         self._on_device: dict[str, Tensor] = {}  # columns of settings
+        self._without_memory()
         self._products: dict[int, dict[int, Product | None]] = {}
         captures = graphs if graphs is not None else self.device.type == "cuda"
         self._graphs: dict[object, CapturedStep] | None = {} if captures else None
         matrices = (p.numel() for p in model.parameters() if p.dim() == 2)
         self._largest = max(matrices, default=0)
 
+    def _without_memory(self) -> None:
+        self._slots = 0
+        self._capacity = 0
+        self._memory: State = self._initial
+        self._view: State | None = None  # of the rows in use
+        self._columns = {name: np.full(0, unused, dtype) for name, (dtype, unused) in _COLUMNS.items()}
+        self._seed = np.zeros(0, np.int64)
+        self._position = np.zeros(0, np.int64)
+        self._ways: RowSampling | None = None
+        self._token_C = torch.zeros(0, dtype=torch.int64, device=self.device)
+        self._seen_CV: Tensor | None = None
+        self._count_CV: Tensor | None = None
+        self._bias_CV: Tensor | None = None
+
     # ---------------------------------------------------------------- rows
+
+    @torch.no_grad()
+    def give_back(self) -> None:
+        """Free the memory of a pool without rows. What captured steps know is kept: to capture takes seconds."""
+        assert not self.count
+        if self._graphs is None and self._capacity:
+            self._without_memory()
+            # The machine holds on to the state that it returned last, which is a part of this memory: it gets another.
+            self.model.step(torch.zeros(1, dtype=torch.int64, device=self.device), self._initial)
 
     @property
     def state_bytes(self) -> int:

@@ -23,6 +23,7 @@ from statewise.serving.pool import cut
 
 BLOCK = 64  # tokens of a link
 _RECENT = 4  # continuations of a link that are compared with a new prompt
+_OBJECT = 600  # bytes of a tensor, a link or an entry beside its numbers, measured
 
 Tokens = NDArray[np.int64]
 
@@ -61,7 +62,9 @@ class PrefixCache:
         self._links: dict[bytes, _Link] = {}
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self.bytes = 0
-        self.is_fixed = not any(0 in leaf.shape[1:] for _, leaf in leaves(initial))
+        shapes = [leaf.shape[1:] for _, leaf in leaves(initial)]
+        self.is_fixed = not any(0 in shape for shape in shapes)
+        self._tensors = len(shapes)
 
     def find(self, tokens: Tokens, *, owner: str, most: int) -> Found:
         """The longest known beginning of at most `most` tokens."""
@@ -85,10 +88,10 @@ class PrefixCache:
 
     def keep(self, tokens: Tokens, state: State, *, owner: str) -> None:
         """Remember the state (one row, nobody else's memory) after all of these tokens."""
-        size = state_bytes(state) + tokens.nbytes
+        keys = list(_chain(tokens, owner))
+        size = state_bytes(state) + tokens.nbytes + _OBJECT * (1 + self._tensors + len(keys))
         if size > self.most_bytes or not len(tokens):
             return
-        keys = list(_chain(tokens, owner))
         last = self._links.get(keys[-1])
         tail = tokens[(len(keys) - 1) * BLOCK :].tobytes()
         if last is not None and tail in last.ends:

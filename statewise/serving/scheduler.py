@@ -64,6 +64,11 @@ class Scheduler:
     # ---------------------------------------------------------------- what comes in
 
     @property
+    def held(self) -> int:
+        """Texts that wait, are read or run."""
+        return len(self._of)
+
+    @property
     def running(self) -> int:
         return len(self._of) - self.waiting
 
@@ -74,17 +79,17 @@ class Scheduler:
 
     def add(self, jobs: Sequence[Job], start: Continuation | None, arrived: float) -> None:
         """Texts with the same prompt and the same start."""
-        given = [int(token) for token in jobs[0].prompt]
+        given = list(jobs[0].prompt)
         if start is None:
             begun = given[:1] == [self._end] or (jobs[0].whole and bool(given))
             prompt = given if begun else [self._end, *given]
-            before, position = prompt, 0
+            before, position = prompt[-TAIL:], 0
         else:
             read = jobs[0].read
             if read is not None and read.last[-TAIL:] == tuple(start.tail_BK[0].tolist())[-len(read.last) :]:
                 given = given[read.length :]
             prompt = [int(start.token_B), *given]
-            before = [token for token in [*start.tail_BK[0].tolist(), *given] if token >= 0]
+            before = [token for token in [*start.tail_BK[0].tolist(), *given[-TAIL:]] if token >= 0]
             position = int(start.position_B)
         decode, pieces = self.run.tokenizer.decode, self.run.tokenizer.pieces
         texts = [
@@ -127,6 +132,12 @@ class Scheduler:
         del self._of[id(text.job)]
         self._metrics.finished("error")
         self._deliver(text.job, Event(finish="error", error=error))
+
+    def rest(self) -> None:
+        """Nothing is to be done for a while: give back the memory for texts."""
+        for pool, texts in self._pools:
+            if not texts:
+                pool.give_back()
 
     # ---------------------------------------------------------------- a turn
 

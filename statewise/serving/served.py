@@ -25,6 +25,7 @@ class Served:
     run: Run
     weights: str  # sha256
     created: int
+    max_context: int | None  # tokens that the model can read; None: any number
     chat: ChatFormat | None  # None: the run has no chat format
     chat_problem: str = ""  # why it cannot be used, if it is there
 
@@ -48,11 +49,6 @@ class Served:
     @property
     def parameters(self) -> int:
         return sum(p.numel() for p in self.run.model.parameters())
-
-    @property
-    def max_context(self) -> int | None:
-        """Tokens that the model can read; None: any number."""
-        return longest_context(self.run.model)
 
     @property
     def fingerprint(self) -> str:
@@ -82,7 +78,10 @@ def served_runs(runs: Mapping[str, Run]) -> dict[str, Served]:
         if isinstance(run, LanguageModelRun) and run.spec.data.direction == "reverse":
             raise UserError(f"{name} reads backwards, so it cannot continue a text", fix="serve another run")
     now = int(time.time())
-    return {name: Served(name, run, weights_sha256(run.model), now, *_chat_format(run)) for name, run in runs.items()}
+    return {
+        name: Served(name, run, weights_sha256(run.model), now, longest_context(run.model), *_chat_format(run))
+        for name, run in runs.items()
+    }
 
 
 def _chat_format(run: Run) -> tuple[ChatFormat | None, str]:

@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
 _FILE = "states.sqlite"
 _FORMAT = 1
 _PAGE = 16384  # bytes: a state of a small recurrent model is one page
+_CACHE = 16 << 20  # bytes of pages that each connection holds; the system holds the file's, too
 _TABLES = """
 CREATE TABLE IF NOT EXISTS states (
     number INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, owner TEXT NOT NULL, id TEXT NOT NULL, model TEXT NOT NULL,
@@ -103,6 +104,12 @@ class StateStore:
         with self._writing, self._reading:
             self._reader.close()
             self._db.close()
+
+    def rest(self) -> None:
+        """Nothing is to be done for a while: give back the pages that are held."""
+        for lock, db in ((self._writing, self._db), (self._reading, self._reader)):
+            with lock, suppress(sqlite3.Error):
+                db.execute("PRAGMA shrink_memory")
 
     def put(self, name: str, owner: str, model: str, content: bytes, tokens: int) -> dict[str, Any]:
         """Save under an id, over what it named before; on disk before this returns."""
@@ -228,7 +235,7 @@ def _connected(path: str, cache_bytes: int) -> sqlite3.Connection:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA trusted_schema = OFF")
         db.execute(f"PRAGMA page_size = {_PAGE}")
-        db.execute(f"PRAGMA cache_size = -{min(cache_bytes, 64 << 20) >> 10}")
+        db.execute(f"PRAGMA cache_size = -{min(cache_bytes, _CACHE) >> 10}")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         version = db.execute("PRAGMA user_version").fetchone()[0]

@@ -41,7 +41,6 @@ from statewise.training.loop import judge_of as judge_of
 from statewise.training.optimizer import make_optimizer as make_optimizer
 from statewise.training.parallel import Parallel as Parallel
 from statewise.training.parallel import parallel as parallel
-from statewise.training.parallel import ray_cluster as ray_cluster
 from statewise.training.progress import Display as Display
 from statewise.training.progress import Silent as Silent
 from statewise.training.progress import make_display as make_display

@@ -1,48 +1,20 @@
-"""Several processes, one run: `torchrun --nproc-per-node 2 -m statewise train ...`; and a Ray cluster for studies.
+"""Several processes, one run: `torchrun --nproc-per-node 2 -m statewise train ...`.
 
 Every rank starts from the same weights and reads its own rows of the batch; gradients are averaged; rank 0
 writes. The ranks agree on everything that changes how a run continues: a signal, a non-finite value, an evaluation.
 """
 
-import logging
 import os
-import signal
-import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from statewise.core import State, map_state
-from statewise.specs import optional
-
-_PACKAGE = Path(__file__).parents[2]
-
-
-@contextmanager
-def ray_cluster(needed_by: str) -> Iterator[Any]:
-    """The module `ray`, connected. Its workers import this package; the dashboard, which asks for no key, stays off."""
-    ray = optional("ray", extra="ray", needed_by=needed_by)
-    if ray.is_initialized():
-        yield ray
-        return
-    handler = signal.getsignal(signal.SIGTERM)
-    path = os.pathsep.join(filter(None, [str(_PACKAGE), os.environ.get("PYTHONPATH", "")]))
-    variables = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"}
-    try:
-        quiet = {"log_to_driver": False, "include_dashboard": False, "logging_level": logging.ERROR}
-        ray.init(**quiet, runtime_env={"env_vars": variables})
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, handler)  # Ray has put its own there, which knows nothing of what we save
-        yield ray
-    finally:
-        ray.shutdown()
-
 
 S = TypeVar("S", bound=State)
 

@@ -25,8 +25,8 @@ LAYERS = (  # from the top; folders on one line do not import each other
     ("specs",),
 )
 HEIGHT = {folder: -number for number, folders in enumerate(LAYERS) for folder in folders}
-EXEMPT = {"statewise.__init__", "statewise.__main__", "statewise.cpu", "statewise.hf", "statewise.runtime"}
-ALONE = ("cpu", "runtime")  # they import nothing of the package, and anybody may import them
+ALONE = ("cluster", "cpu", "runtime")  # they import nothing of the package, and anybody may import them
+EXEMPT = {"statewise.__init__", "statewise.__main__", "statewise.hf", *(f"statewise.{name}" for name in ALONE)}
 MAY_ASK_FOR_THE_VERSION = {
     "cli",
     "export",

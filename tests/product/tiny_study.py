@@ -119,8 +119,9 @@ def events(study: Path) -> Counter[tuple[str, str]]:
 
 
 def saved(study: Path) -> list[Path]:
-    """The trials that have a checkpoint. One that is being written has another name, and does not count."""
-    return sorted({path.parents[2] for path in study.glob("trials/*/run/checkpoints/step-*")})
+    """The trials that have a checkpoint of a later step than 0. One that is being written has another name."""
+    found = study.glob("trials/*/run/checkpoints/step-*")
+    return sorted({path.parents[2] for path in found if not path.name.startswith("step-00000000")})
 
 
 def sessions(study: Path) -> int:

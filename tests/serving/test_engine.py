@@ -259,6 +259,22 @@ def test_a_cancelled_job_is_silent_and_its_row_free(runs: dict[str, Any]) -> Non
     run(main)
 
 
+def test_an_idle_engine_gives_the_memory_of_texts_back(runs: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statewise.serving.memory._IDLE", 0.0)
+
+    async def main() -> None:
+        async with serving({TRANSFORMER: runs[TRANSFORMER]}, prefix_bytes=0) as engine:
+            texts = []
+            for _ in range(2):
+                texts.append((await ask(engine, TRANSFORMER, "ROMEO:", max_tokens=12, sampling=WARM)).text)
+                async with asyncio.timeout(10):
+                    while engine.gauges()[f'state_bytes{{model="{TRANSFORMER}",family="transformer"}}']:
+                        await asyncio.sleep(0.01)
+            assert texts[0] == texts[1] != ""
+
+    run(main)
+
+
 def test_more_than_fits_is_refused_at_once_and_the_rest_is_served(runs: dict[str, Any]) -> None:
     async def main() -> None:
         async with serving({LSTM: runs[LSTM]}, slots=2, queue=3) as engine:

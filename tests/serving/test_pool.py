@@ -1,5 +1,6 @@
 """Law `company`: a row writes what it would write alone, whoever joins and leaves beside it; every model."""
 
+import gc
 import random
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from statewise.core import state_bytes
+from statewise.core import leaves, state_bytes
 from statewise.decoding import Sampling, begin, extend
 from statewise.models import LINEAGE, CountingMachine, build_sample
 from statewise.serving import captured
@@ -82,9 +83,27 @@ def check_company(model: Any, *, graphs: bool) -> None:
                 pool.leave(place)
                 live[place] = live[-1]
                 live.pop()
+        if not live:
+            pool.give_back()
+            assert graphs or pool.state_bytes == 0
     counting = isinstance(model, CountingMachine)  # on a GPU it waits for the host, and says so to nobody
     assert pool._graphs or not graphs or counting, "nothing was captured"
     assert written == {i: alone(model, prompts[i], WAYS[i]) for i in range(len(WAYS))}
+
+
+def test_nobody_holds_what_was_given_back() -> None:
+    pool = Pool(made(next(row.spec for row in LINEAGE if row.name == "transformer")), graphs=False)
+    with torch.no_grad():
+        for seed in range(3):
+            pool.join([NewRow(1, 0, Sampling(seed=seed))], pool.model.init_state(1))
+        pool.step()
+        held = {leaf.untyped_storage().data_ptr() for _, leaf in leaves(pool._memory) if leaf.numel() > 1000}
+        for row in (2, 1, 0):
+            pool.leave(row)
+        pool.give_back()
+    tensors = [each for each in gc.get_objects() if type(each) is torch.Tensor and each.numel()]
+    assert held
+    assert not [tuple(each.shape) for each in tensors if each.untyped_storage().data_ptr() in held]
 
 
 @pytest.mark.parametrize("name", ["lstm", "transformer", "ttt_linear", "markov"])

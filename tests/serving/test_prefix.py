@@ -75,9 +75,13 @@ def test_owners_do_not_see_each_other() -> None:
 def test_it_stays_within_its_bytes_and_forgets_the_least_used() -> None:
     model = model_of("lstm")
     state = after(model, prompt(0, 5))
-    one = sum(leaf.numel() * leaf.element_size() for _, leaf in leaves(state)) + 80 * 8
-    cache = PrefixCache(model.init_state(1), most_bytes=3 * one)
     prompts = [prompt(seed, 80) for seed in range(5)]
+    cache = PrefixCache(model.init_state(1), most_bytes=1 << 20)
+    cache.keep(prompts[0], map_state(torch.Tensor.clone, state), owner="")
+    one = cache.bytes
+    numbers = sum(leaf.numel() * leaf.element_size() for _, leaf in leaves(state)) + 80 * 8
+    assert numbers + 1000 < one < 2 * numbers + 5000  # a small state is mostly objects
+    cache = PrefixCache(model.init_state(1), most_bytes=3 * one)
     for tokens in prompts[:3]:
         cache.keep(tokens, map_state(torch.Tensor.clone, state), owner="")
     assert cache.find(prompts[0], owner="", most=80).length == 80  # used again, so it is not the next to go

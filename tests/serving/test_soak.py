@@ -20,7 +20,7 @@ def soak(monkeypatch: pytest.MonkeyPatch) -> Any:
     ("grows", "complaint"),
     [
         ({}, None),
-        ({"memory": 100_000}, "memory grew"),
+        ({"memory": 100_000}, "memory at rest grew"),
         ({"threads": 0.1}, "threads grew"),
         ({"files": 1}, "files are open"),
     ],
@@ -32,7 +32,12 @@ def test_growth_is_noticed(soak: Any, grows: dict[str, float], complaint: str | 
 
     def sample(at: int) -> Any:
         made = {name: int(value + at * grows.get(name, 0)) for name, value in flat.items()}
-        return soak.Sample(seconds=5.0 * at, requests=10 * at, **(made | {"memory": made["memory"] + noise[at % 3]}))
+        return soak.Sample(
+            seconds=5.0 * at,
+            requests=10 * at,
+            rest=at % 6 == 5 or at == 99,
+            **(made | {"memory": made["memory"] + noise[at % 3]}),
+        )
 
     found = soak.complaints([sample(at) for at in range(100)], sample(0))
     assert [text for text in found if complaint is None or complaint not in text] == []

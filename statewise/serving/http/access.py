@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import re
 import secrets
+from contextlib import nullcontext
 from urllib.parse import urlsplit
 
 from starlette.responses import Response
@@ -18,6 +19,7 @@ from statewise.specs import LOOPBACK, ServingSpec
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 _OPEN = "/health"  # the one path that needs no key
+_MOST_HOSTS = 64  # accepted Host headers that are remembered
 _ALWAYS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _log = logging.getLogger("statewise.serving")
 
@@ -31,6 +33,8 @@ class Gate:
         # A state's owner is written into files: a digest, never the key.
         self._owners = {key: hashlib.sha256(b"statewise owner " + key).hexdigest()[:32] for key in keys}
         self._hosts = {host.lower() for host in (*LOOPBACK, spec.host, *spec.hosts)}
+        self._any_host = not (spec.is_loopback or spec.hosts)
+        self._accepted: set[bytes] = set()  # headers that were looked at
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -58,9 +62,14 @@ class Gate:
     def _admit(self, scope: Scope) -> str:
         """The owner of what the request will make; refused if it may not be asked at all."""
         headers = scope["headers"]
-        host = (_only(headers, b"host") or b"").decode("latin-1")
-        if not self._knows(host):
-            raise HttpError(400, "the Host header names another server; allow it with the setting hosts", code="host")
+        sent = _only(headers, b"host") or b""
+        host = sent.decode("latin-1")
+        if sent not in self._accepted:
+            if not self._knows(host):
+                said = "the Host header names another server; allow it with the setting hosts"
+                raise HttpError(400, said, code="host")
+            if len(self._accepted) < _MOST_HOSTS:
+                self._accepted.add(sent)
         origin = _only(headers, b"origin")
         if origin is not None and urlsplit(origin.decode("latin-1")).netloc.lower() != host.lower():
             raise HttpError(403, "requests of other web pages are refused", code="origin")
@@ -86,7 +95,7 @@ class Gate:
     def _knows(self, host: str) -> bool:
         """Whether the Host header is one of ours: a web page elsewhere could point its own name at this machine."""
         name = (urlsplit(f"//{host}").hostname or "") if host and "/" not in host and "@" not in host else ""
-        if not name or not (self._spec.is_loopback or self._spec.hosts):
+        if not name or self._any_host:
             return bool(name)
         try:
             return ipaddress.ip_address(name).is_loopback or name in self._hosts
@@ -104,8 +113,9 @@ class Gate:
         if length is not None and length.isdigit() and int(length) > limit:
             raise _too_large(limit)
         parts, size = [], 0
+        more = scope["state"]["cycle"].more_body  # otherwise all of it came with the head
         try:
-            async with asyncio.timeout(self._spec.receive_seconds):
+            async with asyncio.timeout(self._spec.receive_seconds) if more else nullcontext():
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":

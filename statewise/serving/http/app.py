@@ -108,8 +108,13 @@ class _Routes:
 def make_app(service: Service) -> ASGIApp:
     """The application of a server: `service.engine` may come later."""
 
+    known: dict[bool, Any] = {}  # by whether the models are
+
     async def describe(service: Service, request: Request) -> Response:
-        return as_json(openapi(service))
+        loaded = service.engine is not None
+        if loaded not in known:
+            known[loaded] = openapi(service)
+        return as_json(known[loaded])
 
     described = Path("GET", "/openapi.json", describe, "This description")
     return Gate(_Routes(service, [*PATHS, described]), service.spec)

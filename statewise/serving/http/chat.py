@@ -31,6 +31,7 @@ _CHAT = Form(
 
 
 async def complete(service: Service, request: Request) -> Response:
+    service.check_room()
     asked = with_session(await parse(ChatRequest, request), request)
     served = service.served(asked.model, task="language_model")
     owner = owner_of(request)

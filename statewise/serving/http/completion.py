@@ -353,6 +353,7 @@ def new_id(kind: str) -> str:
 
 
 async def complete(service: Service, request: Request) -> Response:
+    service.check_room()
     asked = with_session(await parse(CompletionRequest, request), request)
     served = service.served(asked.model, task="language_model")
     completion = Completion(service, served, asked, await token_prompts(service, served, asked.prompt))

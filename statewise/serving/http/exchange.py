@@ -28,6 +28,13 @@ class Connection(Protocol):
     def abort(self) -> None: ...
 
 
+class Stream(Protocol):
+    """An answer that is sent piece by piece."""
+
+    def write(self) -> bool:
+        """Send what came since the last call, at once; False if that is not possible."""
+
+
 class Gone(Exception):
     """The client left: there is nobody to answer."""
 
@@ -91,6 +98,7 @@ class Exchange:
         "idle_since",
         "pinged",
         "sending",
+        "stream",
         "touched",
         "unfinished",
         "whole",
@@ -110,6 +118,7 @@ class Exchange:
         self.written = 0.0  # when something was sent last; 0: never
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
+        self.stream: Stream | None = None  # once it has begun
         for choice in choices:
             choice.exchange = self
         service.submit([choice.job for choice in choices])
@@ -118,9 +127,10 @@ class Exchange:
         if not self._connection.is_open():
             self.leave()
 
-    def begin_stream(self) -> None:
+    def begin_stream(self, stream: Stream) -> None:
         """Let go of what a request needs and a stream does not."""
         self._connection.slim()
+        self.stream = stream
 
     def came(self, choice: Choice, size: int) -> None:
         if not self.touched or self.touched[-1] is not choice:
@@ -128,8 +138,13 @@ class Exchange:
         self._size += size
         if self.sending and self._size > self._limit:
             self.drop()
-        if not self.unfinished or self.failure or self._is_due():
+        if not self.unfinished or self.failure:
             self._wake()
+        elif self._is_due():
+            if self.stream is None:
+                self._wake()
+            else:
+                self._service.flush_soon(self)
 
     def _is_due(self) -> bool:
         """Whether text is written now. A write costs more than a token, so in a crowd several tokens share one."""
@@ -137,6 +152,17 @@ class Exchange:
             return False
         crowd = len(self._service.exchanges) - _CROWD
         return crowd <= 0 or not self.written or time.monotonic() - self.written >= crowd * _PAUSE
+
+    def flush(self, now: float) -> None:
+        """Write what came. A task that is woken for it costs as much as the write, so it only ends a stream, and waits
+        for a client that reads slowly.
+        """
+        if not self.touched or self.sending or not self.unfinished or self.gone or self.failure:
+            return
+        if self.stream is not None and self.stream.write():
+            self.idle_since = self.written = now
+        else:
+            self._wake()
 
     def taken(self) -> list[Choice]:
         """The choices that something came for since the last call."""

@@ -46,8 +46,8 @@ async def parse(kind: type[T], request: Request) -> T:
     if not isinstance(value, dict):
         raise invalid("the body is JSON, but not an object; expected {...}", code="invalid_json")
     given = {name: item for name, item in value.items() if item is not None}
-    for name in sorted(_UNSUPPORTED.intersection(given) - kind.model_fields.keys()):
-        if given[name] and given[name] != _PLAIN_TEXT:
+    for name in sorted(_UNSUPPORTED.intersection(given)):
+        if name not in kind.model_fields and given[name] and given[name] != _PLAIN_TEXT:
             raise invalid(f"{name} is not supported; leave it out", param=name, code="unsupported_parameter")
     try:
         return kind.model_validate(given)
@@ -71,7 +71,11 @@ def is_token(value: Any) -> bool:
 
 
 def _has_half_characters(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _prompt_problem(value: Any) -> str | None:

@@ -149,6 +149,7 @@ class Events:
 
 
 async def respond(service: Service, request: Request) -> Response:
+    service.check_room()
     asked = await parse(ResponseRequest, request)
     if asked.instructions:
         raise invalid(

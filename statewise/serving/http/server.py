@@ -20,6 +20,7 @@ from statewise.serving.base import AnyEngine
 from statewise.serving.http.app import make_app
 from statewise.serving.http.error import HttpError
 from statewise.serving.http.service import Service
+from statewise.serving.memory import prepare, settle
 from statewise.specs import ServingSpec, UserError, option
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -207,13 +208,19 @@ def serve(
     `load` runs in a thread of its own, while the server already answers that it is not ready. The process is meant to
     end afterwards: further signals are ignored, so that they do not change the exit code.
     """
+    prepare()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a stream is an open file
+
+    def settled(engine: AnyEngine) -> None:
+        settle()
+        ready(engine)
+
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
-                return runner.run(Server(spec, listener).run(load, ready))
+                return runner.run(Server(spec, listener).run(load, settled))
             finally:
                 for number in _SIGNALS:
                     signal.signal(number, signal.SIG_IGN)

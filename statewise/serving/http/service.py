@@ -25,6 +25,7 @@ class Service:
         self.engine: AnyEngine | None = None
         self.draining = self.failed = False
         self.exchanges: set[Exchange] = set()
+        self._unwritten: list[Exchange] = []  # something came for these streams since the loop's last round
         self._pieces: dict[str, Pieces] = {}
         self.responses: dict[str, tuple[str, dict[str, Any]]] = {}  # by id: the owner, the object
 
@@ -40,6 +41,13 @@ class Service:
         if self.draining:
             raise HttpError(503, "the server is stopping", code="stopping")
         return self.engine
+
+    def check_room(self) -> None:
+        """Refuse a request before it is read, if no text of it could be accepted."""
+        try:
+            self.ready_engine().check_room()
+        except Refused as refused:
+            self.refuse(refused)
 
     def submit(self, jobs: Sequence[Job]) -> None:
         engine = self.ready_engine()
@@ -121,6 +129,18 @@ class Service:
 
     def deadline(self) -> float:
         return time.monotonic() + self.spec.request_seconds
+
+    def flush_soon(self, exchange: Exchange) -> None:
+        """Write to this stream when all that came in one turn of the engine is there."""
+        if not self._unwritten:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unwritten.append(exchange)
+
+    def _flush(self) -> None:
+        unwritten, self._unwritten = self._unwritten, []
+        now = time.monotonic()
+        for exchange in unwritten:
+            exchange.flush(now)
 
     def tick(self, now: float) -> None:
         for exchange in tuple(self.exchanges):

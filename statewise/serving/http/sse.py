@@ -36,9 +36,18 @@ class EventStream(Response):
         self.init_headers({"x-accel-buffering": "no"})
         del self.headers["content-length"]
 
+    def write(self) -> bool:
+        """What came, as a chunk, without a task. False: the client reads slowly, so somebody must wait for it."""
+        cycle = self._cycle
+        if cycle.disconnected or cycle.flow.write_paused or not cycle.chunked_encoding:
+            return False
+        if body := self._writer.news():
+            cycle.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+        return True
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange, writer = self._exchange, self._writer
-        started = False
+        self._cycle, started = scope["state"]["cycle"], False
         try:
             while True:
                 await exchange.wait()
@@ -61,7 +70,7 @@ class EventStream(Response):
                         started = True
                         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                         del self.raw_headers
-                        exchange.begin_stream()
+                        exchange.begin_stream(self)
                         kept = {name: scope[name] for name in _KEPT}
                         scope.clear()
                         scope.update(kept)
