@@ -19,7 +19,7 @@ from statewise.export import step_graph
 from statewise.lab.extra import extra as measured
 from statewise.lab.graph import lens_of, record_of, state_record
 from statewise.lab.tokenizer import tokenizer_record
-from statewise.models import LINEAGE, Classifier, Markov, TokenMachine
+from statewise.models import LINEAGE, Classifier, Markov, TokenMachine, longest_context
 from statewise.specs import UserError, from_json
 from statewise.tasks import Run
 from statewise.tasks.classification import ClassificationRun
@@ -72,6 +72,7 @@ def model_record(run: Run, *, name: str, exact: bool = False) -> dict[str, Any]:
         "about": {"state": row.state if row else "", "fixed": row.fixed if row else ""},
         "tokenizer": tokenizer_record(tokenizer),
         "first": first,
+        "context": longest_context(machine),
         "example": run.generate(tokens=_SHOWN, sampling=Sampling(seed=0)) if labels is None else "",
         **machine_record(machine, state, exact=exact),
     }

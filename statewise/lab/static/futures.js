@@ -2,7 +2,7 @@
 /** Two futures of one text: as the model would go on, and after something was changed. */
 
 import { make, say } from "./dom.js";
-import { drawBars, visible } from "./widget.js";
+import { drawBars, newest, visible } from "./widget.js";
 
 /** @typedef {import("./reading.js").Reading} Reading */
 
@@ -28,11 +28,12 @@ export function futures(lab) {
   );
   /** @type {(string | number)[][]} */
   let rows = [];
-  const draw = (/** @type {Reading} */ old, /** @type {Reading} */ changed) => {
+  const draw = newest(async (isNewest, /** @type {Reading} */ old, /** @type {Reading} */ changed) => {
     const { machine } = old;
     const [last, now] = [old.steps[old.steps.length - 1], changed.steps[changed.steps.length - 1]];
     const found = drawBars(bars, machine, now.logits, { other: last.logits });
-    const [a, b] = [old, changed].map((one) => one.continued(LENGTH));
+    const [a, b] = [await old.continued(LENGTH), await changed.continued(LENGTH)];
+    if (!isNewest()) return;
     let same = 0;
     while (same < a.length && a[same] === b[same]) same += 1;
     const text = (/** @type {number[]} */ tokens) => machine.vocab.decode(tokens).replaceAll("\n", "↵");
@@ -41,7 +42,7 @@ export function futures(lab) {
     after.replaceChildren(...part(b));
     facts.textContent = same === a.length ? lab.t({ en: "Both futures are the same.", zh: "两个后续相同。" }) : lab.t({ en: `They differ from symbol ${same + 1} on.`, zh: `从第 ${same + 1} 个符号开始不同。` });
     rows = [["symbol", "p after", "p before"], ...found.map(([symbol, p, q]) => [visible(String(symbol)), p, q])];
-  };
+  });
   element.append(lab.exports("futures", () => ({ rows }), ["csv"]));
   return { element, draw };
 }

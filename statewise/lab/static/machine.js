@@ -1,8 +1,8 @@
 // @ts-check
-/** A model as a state machine: `{logits, state, seen} = machine.step(state, token)`. States are values: keep any of them. */
+/** A model as a state machine: `{logits, state, seen} = machine.stepWith(state, token, edits)`. States are values: keep any of them. */
 
 import { gradientOf } from "./backward.js";
-import { Graph } from "./graph.js";
+import { edited, Graph } from "./graph.js";
 import { Markov } from "./markov.js";
 import { bytesOf, copyOf, tensorFrom } from "./tensor.js";
 import { makeTokenizer } from "./tokenizer.js";
@@ -28,6 +28,8 @@ class Described {
     this.parameters = /** @type {number} */ (record.parameters);
     this.about = /** @type {{en: string, zh: string} | undefined} */ (record.about);
     this.vocab = makeTokenizer(record.tokenizer);
+    /** Tokens that it can read. */
+    this.most = /** @type {number} */ (record.context ?? Infinity);
     /** The token that stands before a text. */
     this.first = /** @type {number} */ (record.first);
     this.initial = record.states.map((/** @type {any} */ leaf) => [leaf.name, tensorFrom(leaf)]);
@@ -55,14 +57,34 @@ class Described {
     return Array.from(state, ([name, tensor]) => ({ name, tensor }));
   }
 
-  /** @param {State} _state @param {number} _token @param {Map<string, Edit>} _edits @returns {Step} */
+  /** Sets numbers of a leaf. @param {State} state @param {string} leaf @param {number} begin @param {number} end @param {number} value */
+  put(state, leaf, begin, end, value) {
+    /** @type {Tensor} */ (state.get(leaf)).data.fill(value, begin, end);
+  }
+
+  /** @param {State} _state @param {number} _token @param {Map<string, Edit>} _edits @returns {Step | Promise<Step>} */
   stepWith(_state, _token, _edits) {
     throw new Error("a machine has to say how it steps");
   }
 
-  /** @param {State} state @param {number} token @returns {Step} */
-  step(state, token) {
-    return this.stepWith(state, token, new Map());
+  /** Some of the next steps, at least one. @param {State} state @param {number[]} tokens @param {Map<string, Edit>} edits @returns {Step[] | Promise<Step[]>} */
+  steps(state, tokens, edits) {
+    const step = this.stepWith(state, tokens[0], edits);
+    return step instanceof Promise ? step.then((done) => [done]) : [step];
+  }
+
+  /** The most probable tokens that follow a step. @param {Step} step @param {number} length @param {Map<string, Edit>} edits @returns {number[] | Promise<number[]>} */
+  future(step, length, edits) {
+    /** @type {number[]} */
+    const tokens = [];
+    while (tokens.length < length) {
+      const token = bestOf(step.logits, this.vocab.unknown);
+      tokens.push(token);
+      const next = this.stepWith(step.state, token, edits);
+      if (next instanceof Promise) return next.then(async (done) => [...tokens, ...(await this.future(done, length - tokens.length, edits))]);
+      step = next;
+    }
+    return tokens;
   }
 }
 
@@ -136,7 +158,7 @@ export class TableMachine extends Described {
     data[data.length - 1] = token;
     const { known, p } = this.table.distribution(data);
     const edit = edits.get("markov.probabilities");
-    const shown = edit === undefined ? p : typeof edit === "function" ? edit(p) : edit;
+    const shown = edit === undefined ? p : edited(p, edit);
     const seen = new Map([
       ["markov.known", /** @type {Tensor} */ ({ kind: "i", dims: [1], data: Float64Array.of(known) })],
       ["markov.probabilities", /** @type {Tensor} */ ({ kind: "f", dims: [1, p.length], data: Float32Array.from(shown) })],
@@ -155,7 +177,7 @@ export class TableMachine extends Described {
    */
   gradient(states, tokens, t, target = tokens[t + 1]) {
     let state = states[0];
-    for (let s = Math.max(0, t - this.table.order); s <= t; s += 1) state = this.step(state, tokens[s]).state;
+    for (let s = Math.max(0, t - this.table.order); s <= t; s += 1) state = this.stepWith(state, tokens[s], new Map()).state;
     const context = /** @type {Tensor} */ (state.get("last_BK")).data;
     const norms = new Float64Array(t + 1);
     let before = Math.log(this.table.distribution(context, 0).p[target]);
@@ -173,6 +195,13 @@ export class TableMachine extends Described {
 /** @param {ModelRecord} record @returns {Machine} */
 export function makeMachine(record) {
   return record.table ? new TableMachine(record) : new GraphMachine(record);
+}
+
+/** @param {ArrayLike<number>} logits @param {number | null} never */
+export function bestOf(logits, never) {
+  let best = -1;
+  for (let i = 0; i < logits.length; i += 1) if (i !== never && (best < 0 || logits[i] > logits[best])) best = i;
+  return best;
 }
 
 /** Probabilities of logits. @param {ArrayLike<number>} logits @returns {Float64Array} */

@@ -67,7 +67,7 @@ export function textBox(value, input, label = { en: "Text", zh: "文本" }, rows
 export function drawBars(place, machine, logits, { most = 8, labels = machine.record.labels, other = null } = {}) {
   const p = softmaxOf(logits);
   const q = other ? softmaxOf(other) : null;
-  const order = Array.from(p.keys()).sort((a, b) => Math.max(p[b], q ? q[b] : 0) - Math.max(p[a], q ? q[a] : 0)).slice(0, most);
+  const order = largest(q ? p.map((value, id) => Math.max(value, q[id])) : p, most);
   const rows = order.map((id) => {
     const bar = make("span", { class: "bar" });
     bar.style.width = `${100 * p[id]}%`;
@@ -78,6 +78,20 @@ export function drawBars(place, machine, logits, { most = 8, labels = machine.re
   });
   place.replaceChildren(...rows);
   return order.map((id) => [labels ? labels[id] : machine.vocab.label(id), p[id], ...(q ? [q[id]] : [])]);
+}
+
+/** The places of the largest numbers, the largest first. @param {Float64Array} values @param {number} most */
+function largest(values, most) {
+  /** @type {number[]} */
+  const order = [];
+  for (let id = 0; id < values.length; id += 1) {
+    if (order.length === most && values[id] <= values[order[most - 1]]) continue;
+    let at = order.length;
+    while (at > 0 && values[order[at - 1]] < values[id]) at -= 1;
+    order.splice(at, 0, id);
+    if (order.length > most) order.pop();
+  }
+  return order;
 }
 
 /** A colour as three numbers. @param {string} colour `#rrggbb` */
@@ -117,14 +131,29 @@ export function drawHeat(canvas, columns, palette, order = null) {
   return top;
 }
 
-/** Calls `work` in the next frames until it says that all is done. @param {() => boolean} work */
+/** Calls `work` in the next frames until it says that all is done; never twice at a time. @param {() => Promise<boolean>} work */
 export function inFrames(work) {
-  let waiting = 0;
-  const frame = () => {
-    waiting = 0;
-    if (!work()) waiting = requestAnimationFrame(frame);
+  let [waiting, busy] = [false, false];
+  const frame = async () => {
+    [waiting, busy] = [false, true];
+    const done = await work().finally(() => {
+      busy = false;
+    });
+    if (!done || waiting) requestAnimationFrame(frame);
+    waiting = !done || waiting;
   };
   return () => {
-    if (!waiting) waiting = requestAnimationFrame(frame);
+    if (!waiting && !busy) requestAnimationFrame(frame);
+    waiting = true;
+  };
+}
+
+/** Work that may wait: an older call asks whether it is still the newest. @template {any[]} A @param {(isNewest: () => boolean, ...given: A) => Promise<void>} work */
+export function newest(work) {
+  let calls = 0;
+  return (/** @type {A} */ ...given) => {
+    calls += 1;
+    const own = calls;
+    return work(() => own === calls, ...given);
   };
 }

@@ -5,7 +5,7 @@ import { chart } from "../chart.js";
 import { fill, make, say, slider } from "../dom.js";
 import { futures } from "../futures.js";
 import { Reading } from "../reading.js";
-import { languageModels, oneModel, textBox, visible } from "../widget.js";
+import { languageModels, newest, oneModel, textBox, visible } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
 
@@ -64,24 +64,12 @@ export const clampView = {
       rows = [["t", "symbol", "bits as trained", "bits clamped"], ...surprises[0].map((one, t) => [t + 1, visible(old.texts[t + 1]), one, surprises[1][t]])];
       two.draw(old, changed);
     };
-    const hold = () => {
-      const count = parts();
-      changed.edits = new Map([
-        [
-          name,
-          (numbers) => {
-            const next = numbers.slice();
-            const size = next.length / count;
-            if (part < 0) next.fill(value);
-            else next.fill(value, part * size, (part + 1) * size);
-            return next;
-          },
-        ],
-      ]);
+    const hold = newest(async (isNewest) => {
+      changed.edits = new Map([[name, { value, part, parts: parts() }]]);
       changed.forget(0);
-      changed.read();
-      draw();
-    };
+      await changed.read();
+      if (isNewest()) draw();
+    });
     const choose = () => {
       const names = machine.lens.filter((one) => old.steps[0].seen.get(one)?.kind === "f").sort((a, b) => rank(a) - rank(b));
       name = names.includes(name) ? name : names[0];
@@ -92,15 +80,19 @@ export const clampView = {
       const level = slider({ label: { en: "Held at", zh: "固定为" }, min: -1, max: 1, step: 0.05, value, show: (at) => at.toFixed(2), input: (at) => { value = at; hold(); } });
       fill(options, pickModel, make("label", { class: "pick" }, say({ en: "Observed value", zh: "观测值" }), list), which.element, level.element);
     };
-    const fresh = () => {
-      [old, changed] = [new Reading(machine), new Reading(machine)];
-      for (const one of [old, changed]) {
-        one.write(text);
-        one.read();
-      }
+    const fresh = newest(async (isNewest) => {
+      const both = [new Reading(machine), new Reading(machine)];
+      for (const one of both) one.write(text);
+      for (const one of both) await one.read();
+      if (!isNewest()) return;
+      [old, changed] = both;
       choose();
-      hold();
-    };
+      await hold();
+    });
+    const again = newest(async (isNewest) => {
+      for (const one of [old, changed]) await one.read();
+      if (isNewest()) draw();
+    });
     const pickModel = oneModel(machines, machine.name, (next) => {
       machine = next;
       part = -1;
@@ -110,12 +102,11 @@ export const clampView = {
     const typed = textBox(text, (next) => {
       text = next;
       for (const one of [old, changed]) one.write(text);
-      for (const one of [old, changed]) one.read();
-      draw();
+      again();
     });
     const panel = make("div", { class: "panel" }, make("h3", {}, say({ en: "Surprise", zh: "意外度" })), curves, facts, lab.exports("clamp", () => ({ svg: /** @type {any} */ (curves.querySelector("svg")), rows })));
     root.append(typed.element, options, make("div", { class: "panels" }, panel, two.element));
     fresh();
-    return { update: draw };
+    return { update: () => void (old.steps.length && draw()) };
   },
 };

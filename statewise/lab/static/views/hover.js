@@ -47,10 +47,12 @@ function row(machine, lab, pick) {
     });
     letters.replaceChildren(...buttons);
   };
-  const draw = (/** @type {number} */ asked) => {
-    const t = Math.min(asked, reading.tokens.length - 1);
+  const draw = async (/** @type {number} */ asked) => {
+    const t = Math.min(asked, reading.tokens.length - 1), { version } = reading;
     if (t < 1) return;
-    const norms = known.get(t) || machine.gradient([machine.start()], reading.tokens, t - 1, reading.tokens[t]);
+    const norms = known.get(t) || (await machine.gradient([machine.start()], reading.tokens, t - 1, reading.tokens[t]));
+    await reading.read();
+    if (version !== reading.version || shown !== asked) return;
     known.set(t, norms);
     let top = 0;
     for (let s = 1; s < norms.length; s += 1) top = Math.max(top, norms[s]);
@@ -61,7 +63,6 @@ function row(machine, lab, pick) {
       one.setAttribute("aria-pressed", String(index + 1 === t));
       one.tabIndex = index + 1 === t ? 0 : -1;
     });
-    reading.read();
     const surprise = reading.surprise(t);
     const near = reach(norms.subarray(1));
     const said = lab.t({
@@ -99,11 +100,11 @@ export const hoverView = {
     const rows = new Map();
     let t = Math.max(1, Math.min(text.length, 110));
     let drawn = new Set();
-    const go = inFrames(() => {
+    const go = inFrames(async () => {
       const next = [...chosen].find((name) => !drawn.has(name));
       if (next === undefined) return true;
-      rows.get(next)?.draw(t);
       drawn.add(next);
+      await rows.get(next)?.draw(t);
       return drawn.size >= chosen.size;
     });
     const pick = (/** @type {number} */ next) => {

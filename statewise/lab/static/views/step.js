@@ -6,7 +6,7 @@ import { Reading, columnOf, sizeOf, unitsOf } from "../reading.js";
 import { bytesText, drawBars, drawHeat, inFrames, languageModels, severalModels, textBox, titleOf, visible } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
-/** @typedef {{element: HTMLElement, reading: Reading, draw: () => void, read: (text: string, milliseconds: number) => boolean}} Card */
+/** @typedef {{element: HTMLElement, reading: Reading, draw: () => void, read: (text: string, milliseconds: number) => Promise<boolean>}} Card */
 
 const FIRST = ["markov", "elman", "lstm", "transformer", "ttt_linear"];
 const BEST = 16; // units that are drawn where they are sorted
@@ -40,7 +40,8 @@ function correlation(a, b) {
 /** One model's part of the view. @param {Machine} machine @param {any} lab @param {{t: number, mask: number[] | null, pick: (t: number) => void}} shared @returns {Card} */
 function card(machine, lab, shared) {
   const reading = new Reading(machine);
-  const units = unitsOf(machine);
+  /** @type {import("../reading.js").Unit[]} */
+  let units = [];
   const bars = make("div", { class: "next" });
   const canvas = make("canvas", { class: "heat", role: "img", tabindex: 0, ...named({ en: `State of ${machine.name} over time: one row a unit`, zh: `${machine.name} 的状态随时间的变化：每行一个单元` }) });
   const cursor = make("span", { class: "cursor" });
@@ -72,6 +73,7 @@ function card(machine, lab, shared) {
   const draw = () => {
     const t = Math.min(shared.t, reading.steps.length - 1);
     if (t < 0) return;
+    if (!units.length) units = unitsOf(machine, reading.steps[0].state);
     while (columns.length > reading.steps.length) columns.pop();
     for (let s = 0; s < reading.steps.length; s += 1) if (!columns[s] || s >= redrawn) columns[s] = columnOf(units, reading.steps[s].state);
     redrawn = reading.steps.length;
@@ -85,6 +87,7 @@ function card(machine, lab, shared) {
     const said = [
       `${lab.t({ en: "remembers", zh: "记住" })} ${bytesText(machine.bytes(state))}`,
       Number.isFinite(surprise) ? `${lab.t({ en: "surprise", zh: "意外度" })} ${surprise.toFixed(2)} bit` : "",
+      reading.tokens.length === machine.most ? lab.t({ en: `reads ${machine.most} symbols and no more`, zh: `最多读 ${machine.most} 个符号` }) : "",
       size > units.length ? `${units.length} / ${size.toLocaleString("en")} ${lab.t({ en: "numbers drawn", zh: "个数被画出" })}` : "",
     ];
     facts.textContent = said.filter(Boolean).join(" · ");
@@ -163,12 +166,9 @@ export const stepView = {
       time.set(shared.t);
       for (const name of chosen) cards.get(name)?.draw();
     }
-    const go = inFrames(() => {
-      let done = true;
-      for (const name of chosen) {
-        const one = /** @type {Card} */ (cards.get(name));
-        done = one.read(text, 8) && done;
-      }
+    const go = inFrames(async () => {
+      const read = await Promise.all(Array.from(chosen, (name) => /** @type {Card} */ (cards.get(name)).read(text, 8)));
+      const done = read.every(Boolean);
       for (const name of chosen) cards.get(name)?.draw();
       root.dataset.read = done ? "yes" : "no";
       return done;

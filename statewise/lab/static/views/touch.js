@@ -3,8 +3,9 @@
 
 import { button, fill, make, named, say, slider } from "../dom.js";
 import { futures } from "../futures.js";
-import { Reading, columnOf, unitsOf } from "../reading.js";
-import { bytesText, channels, languageModels, oneModel, textBox, visible } from "../widget.js";
+import { Reading, columnOf, placeOf, unitsOf } from "../reading.js";
+import { count } from "../tensor.js";
+import { bytesText, channels, languageModels, newest, oneModel, textBox, visible } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
 /** @typedef {import("../machine.js").State} State */
@@ -49,23 +50,21 @@ export const touchView = {
     const two = futures(lab);
     const top = () => Math.max(0.5, ...columnOf(units, state).map(Math.abs));
     /** Reads the last token of the text from the changed state. */
-    const compute = () => {
-      changed.edits = old.edits;
-      changed.replace(changed.tokens.length - 1, state);
-      changed.read();
-      two.draw(old, changed);
+    const compute = newest(async (isNewest) => {
       tell();
-    };
+      changed.edits = old.edits;
+      changed.replace(changed.tokens.length - 1, machine.clone(state));
+      await changed.read();
+      if (isNewest()) await two.draw(old, changed);
+    });
     const tell = () => {
       const unit = units[chosen];
       const value = columnOf([unit], state)[0];
       about.textContent = `${unit.leaf}[${unit.index}] = ${value.toFixed(3)} · ${lab.t({ en: "the state has", zh: "状态共" })} ${bytesText(machine.bytes(state))}`;
     };
     const set = (/** @type {number} */ index, /** @type {number} */ value) => {
-      const { leaf, index: at, list } = units[index];
-      const tensor = /** @type {import("../tensor.js").Tensor} */ (state.get(leaf));
-      const offset = list ? (tensor.data.length / tensor.dims[1]) * (tensor.dims[1] - 1) : 0;
-      tensor.data[offset + at] = value;
+      const at = placeOf(units[index], state);
+      machine.put(state, units[index].leaf, at, at + 1, value);
       paint();
       compute();
     };
@@ -107,51 +106,52 @@ export const touchView = {
     /** Of lists that grow: a row of each can be erased. */
     const rows = () => {
       const lists = machine.leaves(state).filter(({ name, tensor }) => tensor.kind === "f" && units.some((unit) => unit.leaf === name && unit.list));
-      const count = lists.length ? lists[0].tensor.dims[1] : 0;
-      if (!count) return fill(erase);
-      let at = count - 1;
+      const held = lists.length ? lists[0].tensor.dims[1] : 0;
+      if (!held) return fill(erase);
+      let at = held - 1;
       const show = (/** @type {number} */ t) => `${t}: “${visible(old.texts[t] || "")}”`;
-      const pick = slider({ label: { en: "Row of the list", zh: "列表的行" }, min: 0, max: count - 1, step: 1, value: at, show, input: (t) => (at = t) });
+      const pick = slider({ label: { en: "Row of the list", zh: "列表的行" }, min: 0, max: held - 1, step: 1, value: at, show, input: (t) => (at = t) });
       const press = button({ en: "Erase this row (keys and values 0)", zh: "清除这一行（键与值置 0）" }, () => {
-        for (const { tensor } of lists) {
-          const size = tensor.data.length / tensor.dims[1];
-          tensor.data.fill(0, at * size, (at + 1) * size);
+        for (const { name, tensor } of lists) {
+          const size = count(tensor.dims) / tensor.dims[1];
+          machine.put(state, name, at * size, (at + 1) * size, 0);
         }
         paint();
         compute();
       });
       fill(erase, make("div", { class: "controls" }, pick.element, press));
     };
-    const fresh = () => {
-      [old, changed] = [new Reading(machine), new Reading(machine)];
-      for (const one of [old, changed]) {
-        one.write(text);
-        one.read();
-      }
+    const fresh = newest(async (isNewest) => {
+      const both = [new Reading(machine), new Reading(machine)];
+      for (const one of both) one.write(text);
+      for (const one of both) await one.read();
+      if (!isNewest()) return;
+      [old, changed] = both;
       state = machine.clone(old.before(old.tokens.length - 1));
-      units = unitsOf(machine, 240);
+      units = unitsOf(machine, old.steps[0].state, 240);
       chosen = Math.min(chosen, units.length - 1);
       grid.replaceChildren(...units.map((_, i) => cell(i)));
       rows();
       paint();
-      compute();
-    };
+      await compute();
+    });
     const typed = textBox(text, (next) => {
       text = next;
       fresh();
     });
     const second = textBox(other, (next) => (other = next), { en: "Another text", zh: "另一段文本" }, 2);
-    const paste = button({ en: "Paste its state", zh: "粘贴它的状态" }, () => {
+    const paste = button({ en: "Paste its state", zh: "粘贴它的状态" }, async () => {
       const read = new Reading(machine);
       read.write(other);
-      read.read();
+      await read.read();
+      if (read.machine !== machine) return;
       state = machine.clone(read.steps[read.steps.length - 1].state);
       paint();
       rows();
       compute();
     });
     const zero = button({ en: "Set all units to 0", zh: "全部置 0" }, () => {
-      for (const { tensor } of machine.leaves(state)) if (tensor.kind === "f") tensor.data.fill(0);
+      for (const { name, tensor } of machine.leaves(state)) if (tensor.kind === "f") machine.put(state, name, 0, count(tensor.dims), 0);
       paint();
       compute();
     });
@@ -165,6 +165,7 @@ export const touchView = {
     fresh();
     return {
       update: () => {
+        if (!old.steps.length) return; // it is still being read
         paint();
         two.draw(old, changed);
         tell();
