@@ -3,3 +3,5 @@
 from statewise.lab.bundle import bundle as bundle
 from statewise.lab.bundle import lineage as lineage
 from statewise.lab.page import page as page
+from statewise.lab.notebook import Lab as Lab
+from statewise.lab.notebook import show as show

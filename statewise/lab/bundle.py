@@ -6,6 +6,7 @@ B batch, T time, V vocabulary or classes.
 import gzip
 import io
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import resources
 from typing import Any, final
 
@@ -21,7 +22,7 @@ from statewise.lab.graph import lens_of, record_of, state_record
 from statewise.lab.tokenizer import tokenizer_record
 from statewise.models import LINEAGE, Classifier, Markov, TokenMachine, longest_context
 from statewise.specs import UserError, from_json
-from statewise.tasks import Run
+from statewise.tasks import Answer, Run
 from statewise.tasks.classification import ClassificationRun
 
 VERSION = 1
@@ -73,9 +74,16 @@ def model_record(run: Run, *, name: str, exact: bool = False) -> dict[str, Any]:
         "tokenizer": tokenizer_record(tokenizer),
         "first": first,
         "context": longest_context(machine),
-        "example": run.generate(tokens=_SHOWN, sampling=Sampling(seed=0)) if labels is None else "",
+        "example": run.generate(tokens=_SHOWN, sampling=Sampling(seed=0)) if labels is None else _held_out(run),
         **machine_record(machine, state, exact=exact),
     }
+
+
+def _held_out(run: Run) -> str:
+    """A text that a classifier has not learned from; none if its data is gone, for a page does without."""
+    with suppress(UserError, OSError):
+        return (run.answers().rows or [Answer("", "", "", "")])[0].given[:_SHOWN]
+    return ""
 
 
 def machine_record(machine: TokenMachine[Any], state: Any, *, exact: bool = False) -> dict[str, Any]:

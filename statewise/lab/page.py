@@ -17,6 +17,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from statewise.figures import html
+from statewise.specs import UserError, nearest
 
 _ENTRY = "shell.js"
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
@@ -24,8 +25,13 @@ _EXPORT = re.compile(r"^export (?=(?:async function|function|const|class) (\w+))
 _DARK = re.compile(r"@media screen and \(prefers-color-scheme: dark\) \{ :root \{(.*?)\} \}", re.DOTALL)
 
 
-def page(bundle: Mapping[str, Any], title: str) -> str:
-    """The whole document. `bundle` is what `bundle()` returns: models, their tokenizers, and `extra`."""
+def page(bundle: Mapping[str, Any], title: str, *, view: str = "") -> str:
+    """The whole document. `bundle` is what `bundle()` returns: models, their tokenizers, and `extra`.
+
+    `view`: the id of the view that is shown first; default: the first one.
+    """
+    if view and view not in views():
+        raise UserError(f"the lab has no view {view!r}", fix=nearest(view, views()))
     program, style = script(), stylesheet()
     text = json.dumps(bundle, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     data = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
@@ -53,7 +59,7 @@ def page(bundle: Mapping[str, Any], title: str) -> str:
             f"<style>{style}</style>",
             "</head>",
             "<body>",
-            f'<div id="lab" data-title="{escape(title)}"><noscript>This page needs JavaScript.</noscript></div>',
+            f'<div id="lab" data-title="{escape(title)}" data-view="{view}"><noscript>This page needs JavaScript.</noscript></div>',
             f'<script type="application/octet-stream" id="data">{data}</script>',
             f"<script>{program}</script>",
             "</body>",
@@ -61,6 +67,12 @@ def page(bundle: Mapping[str, Any], title: str) -> str:
             "",
         ]
     )
+
+
+@cache
+def views() -> tuple[str, ...]:
+    """The ids of the views, in the order of the page."""
+    return tuple(re.findall(r"(\w+)View", _source("views.js").partition("export const VIEWS")[2]))
 
 
 @cache

@@ -30,8 +30,10 @@ class Described {
     this.vocab = makeTokenizer(record.tokenizer);
     /** Tokens that it can read. */
     this.most = /** @type {number} */ (record.context ?? Infinity);
-    /** The token that stands before a text. */
-    this.first = /** @type {number} */ (record.first);
+    /** The classes that it chooses from; null: it writes tokens. */
+    this.labels = /** @type {string[] | null} */ (record.labels);
+    /** The token that stands before a text; a classifier has none. */
+    this.first = /** @type {number | null} */ (record.labels ? null : record.first);
     this.initial = record.states.map((/** @type {any} */ leaf) => [leaf.name, tensorFrom(leaf)]);
   }
 

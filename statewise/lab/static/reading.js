@@ -1,7 +1,7 @@
 // @ts-check
 /** A text as one machine reads it: every state is kept, and only what follows a change is read again. */
 
-import { softmaxOf } from "./machine.js";
+import { bestOf, softmaxOf } from "./machine.js";
 import { count } from "./tensor.js";
 
 /** @typedef {import("./machine.js").Machine} Machine */
@@ -14,7 +14,7 @@ export class Reading {
   /** @param {Machine} machine */
   constructor(machine) {
     this.machine = machine;
-    /** Tokens: the first stands before the text. @type {number[]} */
+    /** Tokens: the first stands before the text (-1: there is none). @type {number[]} */
     this.tokens = [];
     /** The part of the text that each token stands for. @type {string[]} */
     this.texts = [];
@@ -33,7 +33,7 @@ export class Reading {
   /** Sets the text, as far as the model can read; states of what stays the same are kept. @param {string} text */
   write(text) {
     const pieces = this.machine.vocab.pieces(text).slice(0, this.machine.most - 1);
-    const tokens = [this.machine.first, ...pieces.map((piece) => piece.id)];
+    const tokens = [this.machine.first ?? -1, ...pieces.map((piece) => piece.id)];
     let same = 0;
     while (same < tokens.length && same < this.tokens.length && tokens[same] === this.tokens[same]) same += 1;
     this.tokens = tokens;
@@ -57,6 +57,9 @@ export class Reading {
 
   /** A machine of this page answers at once, another one later: then the text may have changed. @param {number} end */
   async advance(end) {
+    if (!this.steps.length && this.machine.labels && this.machine.first === null) {
+      this.steps.push({ logits: new Float32Array(this.machine.labels.length), state: this.machine.start(), seen: new Map() });
+    }
     while (this.steps.length < this.tokens.length) {
       const { version } = this, t = this.steps.length;
       let until = t + 1;
@@ -81,14 +84,28 @@ export class Reading {
     this.forget(t);
   }
 
-  /** -log2 p of token t, given those before it; the first has none. @param {number} t */
-  surprise(t) {
-    return t === 0 || t > this.steps.length ? NaN : -Math.log2(softmaxOf(this.steps[t - 1].logits)[this.tokens[t]]);
+  /** The class that is chosen at the end. */
+  get answer() {
+    return bestOf(this.steps[this.steps.length - 1].logits, null);
   }
 
-  /** That of each token. @returns {number[]} */
-  surprises() {
-    return this.tokens.map((_, t) => this.surprise(t));
+  /** -log2 p of token t, given those before it; the first has none. Of a classifier: of `answer`, after token t. @param {number} t @param {number} [answer] */
+  surprise(t, answer = this.machine.labels ? this.answer : this.tokens[t]) {
+    const step = this.steps[this.machine.labels ? t : t - 1];
+    return t === 0 || step === undefined ? NaN : -Math.log2(softmaxOf(step.logits)[answer]);
+  }
+
+  /** How much each symbol up to token t - 1 changes the loss of token t; of a classifier: up to token t, that of `answer`. @param {number} t */
+  async gradient(t) {
+    const { machine, tokens } = this;
+    if (machine.first !== null) return machine.gradient([machine.start()], tokens, t - 1, tokens[t]);
+    await this.read();
+    return Float64Array.of(0, ...(await machine.gradient([machine.start()], tokens.slice(1), t - 1, this.answer)));
+  }
+
+  /** That of each token. @param {number} [answer] @returns {number[]} */
+  surprises(answer = this.machine.labels ? this.answer : undefined) {
+    return this.tokens.map((_, t) => this.surprise(t, answer));
   }
 
   /** The most probable text that follows, token by token. @param {number} length @param {number} [from] after which token */

@@ -79,7 +79,12 @@ function copied(text, kind) {
   const block = make("pre", { class: kind, tabindex: 0 }, make("code", {}, text));
   const done = say({ en: "Copy", zh: "复制" });
   const press = async () => {
-    await navigator.clipboard.writeText(text);
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      getSelection()?.selectAllChildren(block); // a frame may not write there: then it is one key away
+      return;
+    }
     done.dataset.en = "Copied";
     done.dataset.zh = "已复制";
     done.textContent = translate({ en: "Copied", zh: "已复制" });
@@ -129,8 +134,14 @@ function viewer(views, lab, place) {
 
 /** @param {View[]} views @param {(id: string) => void} go */
 function navigation(views, go) {
+  // In a frame that holds its page as text, a link would lead to the page around it.
+  const follow = (/** @type {string} */ id) => (/** @type {MouseEvent} */ event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    go(id);
+  };
   const links = views.map((view, index) =>
-    make("a", { href: `#${view.id}` }, make("span", { class: "number" }, String(index + 1)), say(view.title)),
+    make("a", { href: `#${view.id}`, click: follow(view.id) }, make("span", { class: "number" }, String(index + 1)), say(view.title)),
   );
   const options = views.map((view) => make("option", { value: view.id, "data-en": view.title.en, "data-zh": view.title.zh }, translate(view.title)));
   const select = make("select", { ...named({ en: "View", zh: "视图" }), change: () => go(select.value) }, ...options);
@@ -202,7 +213,7 @@ async function start() {
   header.append(switches(shell.update));
   if (asked.has("theme")) header.remove();
   else header.after(nav.element);
-  const route = () => nav.mark(shell.show(location.hash.slice(1)));
+  const route = () => nav.mark(shell.show(location.hash.slice(1) || root.dataset.view || ""));
   addEventListener("hashchange", () => {
     route();
     window.scrollTo(0, 0);

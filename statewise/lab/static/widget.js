@@ -22,9 +22,9 @@ export function bytesText(bytes) {
   return `${size < 10 ? size.toFixed(2) : size < 100 ? size.toFixed(1) : Math.round(size)} ${unit}`;
 }
 
-/** @param {any} lab @returns {Machine[]} */
-export function languageModels(lab) {
-  return lab.models.filter((/** @type {any} */ machine) => machine.record.task === "language_model");
+/** The models that read what is typed: all but those of the question that is asked from further away. @param {any} lab @returns {Machine[]} */
+export function readers(lab) {
+  return lab.models.filter((/** @type {Machine} */ machine) => machine.labels === null || !lab.extra.ask);
 }
 
 /** A name with its year. @param {Machine} machine */

@@ -5,7 +5,7 @@ import { chart } from "../chart.js";
 import { fill, make, say, slider } from "../dom.js";
 import { futures } from "../futures.js";
 import { Reading } from "../reading.js";
-import { languageModels, newest, oneModel, textBox, visible } from "../widget.js";
+import { readers, newest, oneModel, textBox, visible } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
 
@@ -32,7 +32,7 @@ export const clampView = {
   },
   /** @param {HTMLElement} root @param {any} lab */
   mount(root, lab) {
-    const machines = languageModels(lab).filter((machine) => machine.lens.length);
+    const machines = readers(lab).filter((machine) => machine.lens.length);
     let machine = machines.find((one) => one.kind === "lstm") || machines[0];
     let text = machine.record.example || "";
     let name = "";
@@ -45,13 +45,15 @@ export const clampView = {
     const options = make("div", { class: "controls" });
     /** @type {(string | number)[][]} */
     let rows = [];
+    const seen = () => old.steps[old.steps.length - 1].seen;
     /** Parts that can be held alone: heads of attention, units of a vector. */
     const parts = () => {
-      const { dims } = /** @type {import("../tensor.js").Tensor} */ (old.steps[0].seen.get(name));
-      return dims.length > 1 ? dims[1] : 1;
+      const value = seen().get(name);
+      return value && value.dims.length > 1 ? value.dims[1] : 1;
     };
     const draw = () => {
-      const surprises = [old, changed].map((one) => one.surprises().slice(1));
+      const answer = machine.labels ? old.answer : undefined; // the same class before and after
+      const surprises = [old, changed].map((one) => one.surprises(answer).slice(1));
       const high = Math.max(4, ...surprises.flat().filter(Number.isFinite));
       const series = surprises.map((values, index) => ({
         name: lab.t(index ? { en: "clamped", zh: "固定后" } : { en: "as trained", zh: "原样" }),
@@ -71,7 +73,8 @@ export const clampView = {
       if (isNewest()) draw();
     });
     const choose = () => {
-      const names = machine.lens.filter((one) => old.steps[0].seen.get(one)?.kind === "f").sort((a, b) => rank(a) - rank(b));
+      const names = machine.lens.filter((one) => seen().get(one)?.kind === "f").sort((a, b) => rank(a) - rank(b));
+      if (!names.length) return; // a classifier that has read nothing
       name = names.includes(name) ? name : names[0];
       const list = make("select", { change: () => { name = list.value; part = -1; choose(); hold(); } }, ...names.map((one) => make("option", { value: one }, one)));
       list.value = name;

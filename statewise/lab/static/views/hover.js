@@ -3,7 +3,7 @@
 
 import { make, named, say } from "../dom.js";
 import { Reading } from "../reading.js";
-import { bytesText, channels, inFrames, languageModels, severalModels, textBox, titleOf, visible } from "../widget.js";
+import { bytesText, channels, inFrames, readers, severalModels, textBox, titleOf, visible } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
 
@@ -50,7 +50,7 @@ function row(machine, lab, pick) {
   const draw = async (/** @type {number} */ asked) => {
     const t = Math.min(asked, reading.tokens.length - 1), { version } = reading;
     if (t < 1) return;
-    const norms = known.get(t) || (await machine.gradient([machine.start()], reading.tokens, t - 1, reading.tokens[t]));
+    const norms = known.get(t) || (await reading.gradient(t));
     await reading.read();
     if (version !== reading.version || shown !== asked) return;
     known.set(t, norms);
@@ -65,7 +65,10 @@ function row(machine, lab, pick) {
     });
     const surprise = reading.surprise(t);
     const near = reach(norms.subarray(1));
-    const said = lab.t({
+    const said = machine.labels ? lab.t({
+      en: `“${machine.labels[reading.answer]}” has ${surprise.toFixed(2)} bit after “${visible(reading.texts[t])}” · 90 % of the gradient lies in the last ${near} symbols`,
+      zh: `读完“${visible(reading.texts[t])}”后，“${machine.labels[reading.answer]}”的意外度为 ${surprise.toFixed(2)} bit · 90% 的梯度落在最近 ${near} 个符号上`,
+    }) : lab.t({
       en: `predicts “${visible(reading.texts[t])}” with ${surprise.toFixed(2)} bit · 90 % of the gradient lies in the last ${near} symbols · remembers ${bytesText(machine.bytes(reading.before(t)))}`,
       zh: `预测“${visible(reading.texts[t])}”，意外度 ${surprise.toFixed(2)} bit · 90% 的梯度落在最近 ${near} 个符号上 · 记住 ${bytesText(machine.bytes(reading.before(t)))}`,
     });
@@ -92,7 +95,7 @@ export const hoverView = {
   },
   /** @param {HTMLElement} root @param {any} lab */
   mount(root, lab) {
-    const machines = languageModels(lab);
+    const machines = readers(lab);
     const first = machines.filter((machine) => FIRST.includes(machine.name));
     const chosen = new Set((first.length ? first : machines.slice(0, 4)).map((machine) => machine.name));
     let text = (machines[0].record.example || "").slice(0, 160);

@@ -3,7 +3,7 @@
 
 import { button, make, named, slider } from "../dom.js";
 import { Reading, columnOf, sizeOf, unitsOf } from "../reading.js";
-import { bytesText, drawBars, drawHeat, inFrames, languageModels, severalModels, textBox, titleOf, visible } from "../widget.js";
+import { bytesText, drawBars, drawHeat, inFrames, readers, severalModels, textBox, titleOf, visible } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
 /** @typedef {{element: HTMLElement, reading: Reading, draw: () => void, read: (text: string, milliseconds: number) => Promise<boolean>}} Card */
@@ -73,12 +73,12 @@ function card(machine, lab, shared) {
   const draw = () => {
     const t = Math.min(shared.t, reading.steps.length - 1);
     if (t < 0) return;
-    if (!units.length) units = unitsOf(machine, reading.steps[0].state);
+    if (!units.length && (machine.first !== null || t > 0)) units = unitsOf(machine, reading.steps[reading.steps.length - 1].state);
     while (columns.length > reading.steps.length) columns.pop();
     for (let s = 0; s < reading.steps.length; s += 1) if (!columns[s] || s >= redrawn) columns[s] = columnOf(units, reading.steps[s].state);
     redrawn = reading.steps.length;
     sort();
-    drawHeat(canvas, columns, lab.palette, order);
+    if (units.length) drawHeat(canvas, columns, lab.palette, order);
     cursor.style.left = `${(100 * (t + 0.5)) / columns.length}%`;
     drawBars(bars, machine, reading.steps[t].logits);
     const { state } = reading.steps[t];
@@ -86,7 +86,7 @@ function card(machine, lab, shared) {
     const surprise = reading.surprise(t);
     const said = [
       `${lab.t({ en: "remembers", zh: "记住" })} ${bytesText(machine.bytes(state))}`,
-      Number.isFinite(surprise) ? `${lab.t({ en: "surprise", zh: "意外度" })} ${surprise.toFixed(2)} bit` : "",
+      machine.labels ? `${lab.t({ en: "answers", zh: "回答" })} “${machine.labels[reading.answer]}”` : Number.isFinite(surprise) ? `${lab.t({ en: "surprise", zh: "意外度" })} ${surprise.toFixed(2)} bit` : "",
       reading.tokens.length === machine.most ? lab.t({ en: `reads ${machine.most} symbols and no more`, zh: `最多读 ${machine.most} 个符号` }) : "",
       size > units.length ? `${units.length} / ${size.toLocaleString("en")} ${lab.t({ en: "numbers drawn", zh: "个数被画出" })}` : "",
     ];
@@ -148,7 +148,7 @@ export const stepView = {
   },
   /** @param {HTMLElement} root @param {any} lab */
   mount(root, lab) {
-    const machines = languageModels(lab);
+    const machines = readers(lab);
     const known = machines.filter((machine) => FIRST.includes(machine.name));
     const chosen = new Set((known.length ? known : machines.slice(0, 5)).map((machine) => machine.name));
     let text = machines[0].record.example || "";

@@ -5,7 +5,7 @@ import { button, fill, make, named, say, slider } from "../dom.js";
 import { futures } from "../futures.js";
 import { Reading, columnOf, placeOf, unitsOf } from "../reading.js";
 import { count } from "../tensor.js";
-import { bytesText, channels, languageModels, newest, oneModel, textBox, visible } from "../widget.js";
+import { bytesText, channels, readers, newest, oneModel, textBox, visible } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
 /** @typedef {import("../machine.js").State} State */
@@ -34,7 +34,7 @@ export const touchView = {
   },
   /** @param {HTMLElement} root @param {any} lab */
   mount(root, lab) {
-    const machines = languageModels(lab);
+    const machines = readers(lab);
     let machine = machines.find((one) => one.kind === "lstm") || machines[0];
     let text = (machine.record.example || "").slice(0, 90);
     let other = (machine.record.example || "").slice(-60);
@@ -128,7 +128,7 @@ export const touchView = {
       if (!isNewest()) return;
       [old, changed] = both;
       state = machine.clone(old.before(old.tokens.length - 1));
-      units = unitsOf(machine, old.steps[0].state, 240);
+      units = unitsOf(machine, old.steps[old.steps.length - 1].state, 240);
       chosen = Math.min(chosen, units.length - 1);
       grid.replaceChildren(...units.map((_, i) => cell(i)));
       rows();
