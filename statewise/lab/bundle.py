@@ -5,8 +5,9 @@ B batch, T time, V vocabulary or classes.
 
 import gzip
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import resources
 from typing import Any, final
 
@@ -15,14 +16,15 @@ from torch import Tensor
 
 from statewise.core import Machine, leaves, unroll
 from statewise.data import Tokenizer
-from statewise.decoding import Continuation, Sampling
+from statewise.decoding import Sampling
 from statewise.export import step_graph
 from statewise.lab.extra import extra as measured
 from statewise.lab.graph import lens_of, record_of, state_record
+from statewise.lab.onnxruntime import onnx_record
 from statewise.lab.tokenizer import tokenizer_record
 from statewise.models import LINEAGE, Classifier, Markov, TokenMachine, longest_context
 from statewise.specs import UserError, from_json
-from statewise.tasks import Answer, Run
+from statewise.tasks import Answer, LanguageModelRun, Run
 from statewise.tasks.classification import ClassificationRun
 
 VERSION = 1
@@ -32,16 +34,26 @@ _SHOWN = 120  # tokens of a text that a model writes, where the page begins with
 _KNOWN = {row.name: row for row in LINEAGE}
 
 
-def bundle(runs: Sequence[Run], exact: bool = False, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def bundle(
+    runs: Sequence[Run], exact: bool = False, extra: Mapping[str, Any] | None = None, *, onnx: bool = False
+) -> dict[str, Any]:
     """What `page` shows: language models, and classifiers that read a text token by token.
 
-    Weights are float16, or float32 with `exact`. `extra`: what other views show, by key; default: measured now.
+    Weights are float16, or float32 with `exact`, or those of an ONNX model, for a page with a `runtime`. `extra`: what
+    other views show, by key; default: measured now.
     """
+    models = [
+        model_record(run, name=name, computed=onnx_record if onnx else partial(machine_record, exact=exact))
+        for run, name in zip(runs, distinct_names(runs))
+    ]
+    return {"version": VERSION, "models": models, "extra": measured(runs) if extra is None else dict(extra)}
+
+
+def distinct_names(runs: Sequence[Run]) -> list[str]:
+    """Those of their folders; of one name, with their numbers."""
     names = [run.path.name for run in runs]
     twice = [name for name in names if names.count(name) > 1]
-    unique = [f"{name} ({index})" if name in twice else name for index, name in enumerate(names, 1)]
-    models = [model_record(run, name=name, exact=exact) for run, name in zip(runs, unique)]
-    return {"version": VERSION, "models": models, "extra": measured(runs) if extra is None else dict(extra)}
+    return [f"{name} ({index})" if name in twice else name for index, name in enumerate(names, 1)]
 
 
 def lineage() -> dict[str, Any]:
@@ -52,16 +64,19 @@ def lineage() -> dict[str, Any]:
     return {**prepared, "extra": {**measured(), **prepared["extra"]}}
 
 
-def model_record(run: Run, *, name: str, exact: bool = False) -> dict[str, Any]:
-    """One model of a page."""
-    machine, tokenizer, labels = _reader_of(run)
+def model_record(
+    run: Run, *, name: str, computed: Callable[[TokenMachine[Any], Any], dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """One model of a page. `computed` tells how the page computes the machine; default: by its exported graph."""
+    machine, tokenizer, labels = reader_of(run)
     if getattr(run.spec.data, "direction", "forward") == "reverse":
         raise UserError(f"{name!r} reads texts from their end, and the lab reads as one types", fix="leave it out")
     row = _KNOWN.get(run.spec.model.kind)
     first = tokenizer.end_id
     state = machine.init_state(1)
-    if isinstance(start := run.portable().start, Continuation):
-        first, state = int(start.token_B[0]), start.state
+    if isinstance(run, LanguageModelRun):
+        begun = run.begin()
+        first, state = int(begun.token_B[0]), begun.state
     return {
         "name": name,
         "kind": run.spec.model.kind,
@@ -75,7 +90,7 @@ def model_record(run: Run, *, name: str, exact: bool = False) -> dict[str, Any]:
         "first": first,
         "context": longest_context(machine),
         "example": run.generate(tokens=_SHOWN, sampling=Sampling(seed=0)) if labels is None else _held_out(run),
-        **machine_record(machine, state, exact=exact),
+        **(computed or machine_record)(machine, state),
     }
 
 
@@ -109,7 +124,7 @@ def _table(machine: Markov) -> dict[str, Any]:
     }
 
 
-def _reader_of(run: Run) -> tuple[TokenMachine[Any], Tokenizer, list[str] | None]:
+def reader_of(run: Run) -> tuple[TokenMachine[Any], Tokenizer, list[str] | None]:
     """The machine over tokens, the tokenizer, and the classes that it chooses from (None: the tokens)."""
     model = run.model
     tokenizer = getattr(run, "tokenizer", None) or getattr(getattr(run, "encoding", None), "tokenizer", None)

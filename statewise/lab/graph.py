@@ -31,7 +31,7 @@ def record_of(graph: Graph, *, exact: bool, fold: bool = True) -> dict[str, Any]
     `fold`: for a batch of 1, compute what then is constant. Without, the graph is taken as it is.
     """
     onnx = optional("onnx", extra="onnx", needed_by="the lab")
-    graph = (_for_one_text(graph) if fold else graph).graph
+    graph = (for_one_text(graph) if fold else graph).graph
     number: dict[str, int] = {}
     alias: dict[str, str] = {}
 
@@ -94,7 +94,8 @@ def lens_of(record: Mapping[str, Any]) -> list[str]:
     return [name for name, place in record["outputs"][1:] if not name.startswith(AFTER) and place in computed]
 
 
-def _for_one_text(graph: Graph) -> Graph:
+def for_one_text(graph: Graph) -> Graph:
+    """The graph for a batch of 1, with what then is constant computed."""
     optimizer = optional("onnxscript.optimizer", extra="onnx", needed_by="the lab")
     fixed = type(graph)()
     fixed.CopyFrom(graph)

@@ -1,4 +1,4 @@
-"""A run's page under a notebook's cell: a frame of its own origin, in a real browser; language models and classifiers."""
+"""A run's page under a notebook's cell: a frame of its own origin; language models and classifiers."""
 
 from pathlib import Path
 from typing import Any

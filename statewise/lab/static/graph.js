@@ -2,7 +2,7 @@
 /** An exported step graph: its nodes in their order, over values that are numbered. */
 
 import { OPERATORS } from "./operator.js";
-import { count, decoded, tensorFrom } from "./tensor.js";
+import { count, tensorFrom } from "./tensor.js";
 
 /** @typedef {import("./tensor.js").Tensor} Tensor */
 /** @typedef {import("./tensor.js").Numbers} Numbers */
@@ -15,9 +15,8 @@ import { count, decoded, tensorFrom } from "./tensor.js";
  */
 
 export class Graph {
-  /** @param {GraphRecord} record @param {{kind: string, data: string}} weights */
-  constructor(record, weights) {
-    const numbers = decoded(weights);
+  /** @param {GraphRecord} record @param {Float32Array} numbers its weights, one after the other */
+  constructor(record, numbers) {
     let at = 0;
     /** @type {(Tensor | undefined)[]} */
     this.constants = new Array(record.size);

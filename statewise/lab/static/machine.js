@@ -4,7 +4,7 @@
 import { gradientOf } from "./backward.js";
 import { edited, Graph } from "./graph.js";
 import { Markov } from "./markov.js";
-import { bytesOf, copyOf, tensorFrom } from "./tensor.js";
+import { bytesOf, copyOf, decoded, tensorFrom } from "./tensor.js";
 import { makeTokenizer } from "./tokenizer.js";
 
 /** @typedef {import("./tensor.js").Tensor} Tensor */
@@ -16,7 +16,7 @@ import { makeTokenizer } from "./tokenizer.js";
 const AFTER = "after.";
 
 /** Names that every machine has. */
-class Described {
+export class Described {
   /** @param {ModelRecord} record */
   constructor(record) {
     this.record = record;
@@ -28,6 +28,8 @@ class Described {
     this.parameters = /** @type {number} */ (record.parameters);
     this.about = /** @type {{en: string, zh: string} | undefined} */ (record.about);
     this.vocab = makeTokenizer(record.tokenizer);
+    /** The places of each leaf that may be drawn; null: all. @type {Record<string, number[] | null> | null} */
+    this.known = null;
     /** Tokens that it can read. */
     this.most = /** @type {number} */ (record.context ?? Infinity);
     /** The classes that it chooses from; null: it writes tokens. */
@@ -69,10 +71,25 @@ class Described {
     throw new Error("a machine has to say how it steps");
   }
 
+  /**
+   * |d loss_t / d x_s| for each s ≤ t: x_s is the vector that token s is read as, and loss_t is -log p(target) after
+   * token t. `states[0]` is the state before the first token.
+   * @param {State[]} _states @param {ArrayLike<number>} _tokens @param {number} _t @param {number} [_target]
+   * @returns {Float64Array | Promise<Float64Array>}
+   */
+  gradient(_states, _tokens, _t, _target) {
+    throw new Error("a machine has to say what its gradient is");
+  }
+
   /** Some of the next steps, at least one. @param {State} state @param {number[]} tokens @param {Map<string, Edit>} edits @returns {Step[] | Promise<Step[]>} */
   steps(state, tokens, edits) {
     const step = this.stepWith(state, tokens[0], edits);
     return step instanceof Promise ? step.then((done) => [done]) : [step];
+  }
+
+  /** The most probable token after a step. @param {Step} step */
+  chosen(step) {
+    return bestOf(step.logits, this.vocab.unknown);
   }
 
   /** The most probable tokens that follow a step. @param {Step} step @param {number} length @param {Map<string, Edit>} edits @returns {number[] | Promise<number[]>} */
@@ -80,7 +97,7 @@ class Described {
     /** @type {number[]} */
     const tokens = [];
     while (tokens.length < length) {
-      const token = bestOf(step.logits, this.vocab.unknown);
+      const token = this.chosen(step);
       tokens.push(token);
       const next = this.stepWith(step.state, token, edits);
       if (next instanceof Promise) return next.then(async (done) => [...tokens, ...(await this.future(done, length - tokens.length, edits))]);
@@ -99,8 +116,12 @@ export class GraphMachine extends Described {
     this.opened = null;
   }
 
+  open() {
+    return new Graph(this.record.graph, decoded(this.record.weights));
+  }
+
   get graph() {
-    if (this.opened === null) this.opened = new Graph(this.record.graph, this.record.weights);
+    this.opened ??= this.open();
     return this.opened;
   }
 
@@ -114,7 +135,7 @@ export class GraphMachine extends Described {
 
   /**
    * One step with some observed values replaced, as a lens with `edit` does.
-   * @param {State} state @param {number} token @param {Map<string, Edit>} edits @returns {Step}
+   * @param {State} state @param {number} token @param {Map<string, Edit>} edits @returns {Step | Promise<Step>}
    */
   stepWith(state, token, edits) {
     const { graph } = this;
@@ -134,11 +155,7 @@ export class GraphMachine extends Described {
     };
   }
 
-  /**
-   * |d loss_t / d x_s| for each s ≤ t: x_s is the vector that token s is read as, and loss_t is -log p(target) after
-   * token t. `states[0]` is the state before the first token.
-   * @param {State[]} states @param {ArrayLike<number>} tokens @param {number} t @param {number} [target] @returns {Float64Array}
-   */
+  /** By reverse mode. @param {State[]} states @param {ArrayLike<number>} tokens @param {number} t @param {number} [target] @returns {Float64Array} */
   gradient(states, tokens, t, target = tokens[t + 1]) {
     return gradientOf(this, states[0], tokens, t, target).norms;
   }
@@ -192,7 +209,7 @@ export class TableMachine extends Described {
   }
 }
 
-/** @typedef {GraphMachine | TableMachine} Machine */
+/** @typedef {Described} Machine */
 
 /** @param {ModelRecord} record @returns {Machine} */
 export function makeMachine(record) {

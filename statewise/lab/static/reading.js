@@ -124,8 +124,8 @@ export function unitsOf(machine, state, most = 160) {
   const leaves = Array.from(state).filter(([, leaf]) => leaf.kind === "f");
   for (const [name, leaf] of leaves.length ? leaves : Array.from(state)) {
     const list = count(leaf.dims) !== count(/** @type {Tensor} */ (start.get(name)).dims);
-    const rows = list ? leaf.dims[1] : 1;
-    for (let index = 0; index < count(leaf.dims) / rows; index += 1) units.push({ leaf: name, index, list });
+    const size = count(leaf.dims) / (list ? leaf.dims[1] : 1);
+    for (const index of machine.known?.[name] ?? Array(size).keys()) units.push({ leaf: name, index, list });
   }
   if (units.length <= most) return units;
   return Array.from({ length: most }, (_, i) => units[Math.floor((i * units.length) / most)]);

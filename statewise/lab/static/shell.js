@@ -3,7 +3,6 @@
 
 import { currentLanguage, fill, make, named, say, setLanguage, translate } from "./dom.js";
 import { download } from "./download.js";
-import { makeMachine } from "./machine.js";
 import { VIEWS } from "./views.js";
 
 /** @typedef {import("./views.js").View} View */
@@ -48,10 +47,14 @@ function palette() {
   };
 }
 
-/** What a view may ask of the page. @param {any} bundle */
-function makeLab(bundle) {
-  return {
-    models: bundle.models.map(makeMachine),
+/** Computes the models: here, by another engine, or on a server, which can do more. @typedef {{makeMachine: (record: any) => any, tools?: (lab: any) => any}} Engine */
+
+/** What a view may ask of the page. @param {any} bundle @param {Engine} engine */
+function makeLab(bundle, engine) {
+  const lab = {
+    models: bundle.models.map(engine.makeMachine),
+    /** Of a server. @type {any} */
+    live: null,
     extra: bundle.extra || {},
     t: translate,
     lang: currentLanguage,
@@ -72,6 +75,8 @@ function makeLab(bundle) {
       return make("div", { class: "export" }, ...formats.map(save));
     },
   };
+  if (engine.tools) lab.live = engine.tools(lab);
+  return lab;
 }
 
 /** A text to copy, with its button. @param {string} text @param {string} kind */
@@ -184,7 +189,8 @@ function switches(changed) {
   return make("div", { class: "switches" }, language, theme);
 }
 
-async function start() {
+/** @param {Engine} engine */
+export async function start(engine) {
   const root = /** @type {HTMLElement} */ (document.getElementById("lab"));
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   // A page that embeds one view asks for its own language and theme: `lab.html?language=zh&theme=dark#touch`.
@@ -203,7 +209,7 @@ async function start() {
   const data = /** @type {HTMLElement} */ (document.getElementById("data"));
   const bundle = await unpacked(/** @type {string} */ (data.textContent));
   data.remove();
-  const lab = makeLab(bundle);
+  const lab = makeLab(bundle, engine);
   const views = VIEWS.filter((view) => (view.needs || []).every((key) => key in lab.extra) && (!view.needsModels || lab.models.length));
   const shell = viewer(views, lab, place);
   const go = (/** @type {string} */ id) => {
@@ -226,5 +232,3 @@ async function start() {
   route();
   document.documentElement.dataset.ready = "yes";
 }
-
-start();

@@ -105,14 +105,14 @@ class _Routes:
         return answers[method]
 
 
-def make_app(service: Service) -> ASGIApp:
-    """The application of a server: `service.engine` may come later."""
+def make_app(service: Service, more: Sequence[Path] = ()) -> ASGIApp:
+    """The application of a server, with `more` paths of its own: `service.engine` may come later."""
 
     async def describe(service: Service, request: Request) -> Response:
         return as_json(openapi(service))
 
     described = Path("GET", "/openapi.json", describe, "This description")
-    return Gate(_Routes(service, [*PATHS, described]), service.spec)
+    return Gate(_Routes(service, [*PATHS, described, *more]), service.spec)
 
 
 _ERROR = {

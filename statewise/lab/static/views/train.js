@@ -183,6 +183,8 @@ function mount(root, lab) {
       panel({ en: "Gradient", zh: "梯度" }, "norm", normPlace),
       panel({ en: "One sequence", zh: "一个序列" }, "example", example),
       panel({ en: "What its 16 units do", zh: "16 个单元在做什么" }, "states", states)));
+  const own = lab.live?.train();
+  if (own) root.prepend(own);
   restart();
   return { update: () => { label(); redraw(); } };
 }

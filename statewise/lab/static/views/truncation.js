@@ -270,6 +270,13 @@ function mount(root, lab) {
     make("div", { class: "panels" },
       panel({ en: "Which parts of the gradient are left", zh: "梯度还剩下哪些部分" }, "parts", triangle, spoken),
       panel({ en: "What memory buys", zh: "内存换来了什么" }, "curve", curve)));
+  const own = lab.live?.truncation((/** @type {Measured} */ measured) => {
+    runs.push(measured);
+    select.append(make("option", { value: runs.length - 1 }, lab.t({ en: `${measured.name}, your text ${runs.length}`, zh: `${measured.name}，你的文本 ${runs.length}` })));
+    select.value = String(runs.length - 1);
+    select.dispatchEvent(new Event("change"));
+  });
+  if (own) root.prepend(own);
   drawStrip();
   return { update: redraw };
 }
