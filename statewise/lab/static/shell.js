@@ -3,6 +3,7 @@
 
 import { currentLanguage, fill, make, named, say, setLanguage, translate } from "./dom.js";
 import { download } from "./download.js";
+import { equations } from "./math.js";
 import { VIEWS } from "./views.js";
 
 /** @typedef {import("./views.js").View} View */
@@ -37,7 +38,16 @@ async function unpacked(text) {
   return JSON.parse(await new Response(stream).text());
 }
 
+/** The colours of each theme, once they were asked for. @type {Map<string | undefined, any>} */
+const palettes = new Map();
+
 function palette() {
+  const name = document.documentElement.dataset.theme;
+  if (!palettes.has(name)) palettes.set(name, readPalette());
+  return palettes.get(name);
+}
+
+function readPalette() {
   const theme = getComputedStyle(document.documentElement);
   const colour = (/** @type {string} */ name) => theme.getPropertyValue(`--${name}`).trim();
   const names = ["paper", "ink", "quiet", "rule", "panel", "accent", "heat", "good"];
@@ -104,7 +114,7 @@ function explanation(view) {
     { class: "how" },
     make("summary", {}, say({ en: "How it is computed", zh: "如何计算" })),
     make("h3", {}, say({ en: "Equation", zh: "公式" })),
-    make("pre", { class: "equation", tabindex: 0 }, view.how.equation),
+    equations(view.how.equation),
     make("h3", {}, say({ en: "In Python", zh: "Python 代码" })),
     copied(view.how.code, "code"),
     make("h3", {}, say({ en: "The command that gives these numbers", zh: "得到这些数字的命令" })),

@@ -100,6 +100,26 @@ export function channels(colour) {
   return [(number >> 16) & 255, (number >> 8) & 255, number & 255];
 }
 
+const SHADES = 255; // of each sign: a screen has no more between two colours
+/** @type {Map<string, Uint32Array>} */
+const shadesKnown = new Map();
+
+/** Pixels from the most negative number over 0 to the most positive one. @param {any} palette */
+function shadesOf(palette) {
+  const key = [palette.paper, palette.heat, palette.accent].join();
+  const known = shadesKnown.get(key);
+  if (known) return known;
+  const [paper, high, low] = [palette.paper, palette.heat, palette.accent].map(channels);
+  const made = new Uint8ClampedArray(4 * (2 * SHADES + 1));
+  for (let shade = -SHADES; shade <= SHADES; shade += 1) {
+    const to = shade < 0 ? low : high;
+    made.set([0, 1, 2].map((channel) => paper[channel] + (Math.abs(shade) / SHADES) * (to[channel] - paper[channel])), 4 * (SHADES + shade));
+    made[4 * (SHADES + shade) + 3] = 255;
+  }
+  shadesKnown.set(key, new Uint32Array(made.buffer));
+  return new Uint32Array(made.buffer);
+}
+
 /**
  * Columns over time as an image, one pixel a number: `high` for positive ones, `low` for negative ones, paper for 0.
  * @param {HTMLCanvasElement} canvas @param {Float32Array[]} columns @param {any} palette @param {Int32Array | null} [order] rows
@@ -117,16 +137,14 @@ export function drawHeat(canvas, columns, palette, order = null) {
     return Math.abs(columns[Math.floor(at / rows)][order ? order[at % rows] : at % rows]);
   });
   const top = sizes.length ? sizes.sort()[Math.floor(0.98 * (sizes.length - 1))] || 1 : 1;
-  const [paper, high, low] = [palette.paper, palette.heat, palette.accent].map(channels);
-  for (let x = 0; x < columns.length; x += 1)
+  const shades = shadesOf(palette), pixels = new Uint32Array(image.data.buffer), scale = SHADES / top, wide = canvas.width;
+  for (let x = 0; x < columns.length; x += 1) {
+    const column = columns[x];
     for (let y = 0; y < rows; y += 1) {
-      const value = columns[x][order ? order[y] : y] / top;
-      const share = Math.min(1, Math.abs(value));
-      const to = value < 0 ? low : high;
-      const at = 4 * (y * canvas.width + x);
-      for (let channel = 0; channel < 3; channel += 1) image.data[at + channel] = paper[channel] + share * (to[channel] - paper[channel]);
-      image.data[at + 3] = 255;
+      const value = Math.round((order ? column[order[y]] : column[y]) * scale);
+      pixels[y * wide + x] = shades[SHADES + (value > SHADES ? SHADES : value < -SHADES ? -SHADES : value)];
     }
+  }
   context.putImageData(image, 0, 0);
   return top;
 }

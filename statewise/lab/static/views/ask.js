@@ -22,7 +22,7 @@ export const askView = {
     zh: "国名只在开头出现一次，之后还会提到别的国家。移动滑块：提问之前隔的词越来越多。窗口模型只在窗口够得着时知道；Elman 网络始终没学会记住国名；门控、列表和矩阵仍然记得，但所用字节数相差很大。",
   },
   how: {
-    equation: "p(language | passage) = softmax(head(s_T)),   distance = words from the country to the answer",
+    equation: "p(language | passage) = softmax(head(s_T))   distance = \"words from the country to the answer\"",
     code: 'from statewise.data.embedded import passages\n\nrow = passages(distance=64).held[0]\nprint(row.text, "→", row.label)',
     command: "statewise compare passages",
   },

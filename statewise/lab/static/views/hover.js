@@ -2,8 +2,9 @@
 /** View 3: the past lights up by gradient, for the prediction under the pointer. */
 
 import { make, named, say } from "../dom.js";
+import { mixed, textPicture } from "../picture.js";
 import { Reading } from "../reading.js";
-import { bytesText, channels, inFrames, readers, severalModels, textBox, titleOf, visible } from "../widget.js";
+import { bytesText, inFrames, readers, severalModels, textBox, titleOf, visible } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
 
@@ -20,6 +21,12 @@ export function reach(norms) {
     sum += norms[norms.length - count];
   }
   return count;
+}
+
+/** Of the largest, for the symbols of the text: the first norm is of what stands before it. @param {ArrayLike<number>} norms */
+function sharesOf(norms) {
+  const own = Array.from(norms).slice(1), top = Math.max(0, ...own);
+  return own.map((norm) => (top > 0 ? norm / top : 0));
 }
 
 /** @param {Machine} machine @param {any} lab @param {(t: number) => void} pick */
@@ -54,12 +61,10 @@ function row(machine, lab, pick) {
     await reading.read();
     if (version !== reading.version || shown !== asked) return;
     known.set(t, norms);
-    let top = 0;
-    for (let s = 1; s < norms.length; s += 1) top = Math.max(top, norms[s]);
-    const [paper, heat] = [lab.palette.paper, lab.palette.heat].map(channels);
+    const shares = sharesOf(norms), { paper, heat } = lab.palette;
     buttons.forEach((one, index) => {
-      const share = index + 1 < norms.length && top > 0 ? norms[index + 1] / top : 0;
-      one.style.background = share > 0.01 ? `rgb(${paper.map((from, i) => Math.round(from + 0.75 * share * (heat[i] - from))).join()})` : "";
+      const share = shares[index] || 0;
+      one.style.background = share > 0.01 ? mixed(paper, heat, 0.75 * share) : "";
       one.setAttribute("aria-pressed", String(index + 1 === t));
       one.tabIndex = index + 1 === t ? 0 : -1;
     });
@@ -74,9 +79,12 @@ function row(machine, lab, pick) {
     });
     facts.textContent = said;
   };
-  const picture = (/** @type {number} */ t) => ({ rows: [["position", "symbol", "gradient norm"], ...Array.from(known.get(t) || [], (value, s) => [s, reading.texts[s], value])] });
+  const picture = (/** @type {number} */ t) => ({
+    svg: textPicture(reading.texts.slice(1).map((text) => visible(text).replace("␣", " ")), sharesOf(known.get(t) || []), t - 1, lab.palette, lab.t({ en: `Gradient by ${machine.name}`, zh: `${machine.name} 的梯度` })),
+    rows: [["position", "symbol", "gradient norm"], ...Array.from(known.get(t) || [], (value, s) => [s, reading.texts[s], value])],
+  });
   let shown = 1;
-  const element = make("article", { class: "panel" }, make("h3", {}, titleOf(machine)), letters, facts, lab.exports(`gradient-${machine.name}`, () => picture(shown), ["csv"]));
+  const element = make("article", { class: "panel" }, make("h3", {}, titleOf(machine)), letters, facts, lab.exports(`gradient-${machine.name}`, () => picture(shown)));
   return { element, write, draw: (/** @type {number} */ t) => draw((shown = t)), length: () => reading.tokens.length };
 }
 
@@ -89,7 +97,7 @@ export const hoverView = {
     zh: "指向一个字母，或用方向键移动。前面的字母颜色越深，对这个字母的预测影响越大。比较各模型能回溯多远：马尔可夫链有明确的边界，循环神经网络逐渐衰减，注意力可以跳跃。",
   },
   how: {
-    equation: "g_s = ‖ ∂ (−log p(x_t | x_1 … x_{t−1})) / ∂ e(x_s) ‖,   s < t\n(Markov: |log p_k − log p_{k−1}| for the k-th newest symbol)",
+    equation: "g_s = ‖ ∂ (−log p(x_t | x_1 … x_{t−1})) / ∂ e(x_s) ‖   s < t\n\"Markov:\" |log p_k − log p_{k−1}| \"for the\" k\"-th newest symbol\"",
     code: "from torch.nn import functional as F\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\ntokens_T = run.specimens(text=\"To be, or not to be\").tokens_T\ninputs = []  # vectors of the symbols, whose gradients are kept\nrun.model.embedding.register_forward_hook(lambda module, given, x: inputs.append(x) or x.retain_grad())\nlogits_BTV, _ = run.model(tokens_T[None, :-1])\nF.cross_entropy(logits_BTV[0, -1], tokens_T[-1]).backward()\nprint(inputs[0].grad.norm(dim=-1))",
     command: "statewise inspect shakespeare-lstm gradient",
   },

@@ -142,7 +142,7 @@ export const stepView = {
     zh: "输入一个字母：每个模型更新自己的状态，并给出下一个符号的概率。比较字节数：Transformer 的列表随每个符号增长，其他模型的状态大小不变。按“寻找引号内的单元”：最上面一行就是与 ` 和 ' 之间的引文最吻合的单元。",
   },
   how: {
-    equation: "y_t, s_t = model(x_t, s_{t−1})\np(x_{t+1} | x_1 … x_t) = softmax(y_t)\nsurprise_t = −log₂ p(x_t | x_1 … x_{t−1})",
+    equation: "y_t, s_t = model(x_t, s_{t−1})\np(x_{t+1} | x_1 … x_t) = softmax(y_t)\n\"surprise\"_t = −log₂ p(x_t | x_1 … x_{t−1})",
     code: 'import statewise as sw\n\nrun = sw.load("shakespeare-lstm")\nat = run.begin("To be, or not")\nprint(sw.state_bytes(at.state))',
     command: "statewise lab --open",
   },

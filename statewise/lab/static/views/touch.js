@@ -3,21 +3,15 @@
 
 import { button, fill, make, named, say, slider } from "../dom.js";
 import { futures } from "../futures.js";
+import { mixed, unitPicture } from "../picture.js";
 import { Reading, columnOf, placeOf, unitsOf } from "../reading.js";
 import { count } from "../tensor.js";
-import { bytesText, channels, readers, newest, oneModel, textBox, visible } from "../widget.js";
+import { bytesText, readers, newest, oneModel, textBox, visible } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
 /** @typedef {import("../machine.js").State} State */
 
 const STEP = 0.1;
-
-/** @param {any} palette @param {number} value @param {number} top */
-function colour(palette, value, top) {
-  const [paper, to] = [palette.paper, value < 0 ? palette.accent : palette.heat].map(channels);
-  const share = Math.min(1, Math.abs(value) / top);
-  return `rgb(${paper.map((from, i) => Math.round(from + share * (to[i] - from))).join()})`;
-}
 
 export const touchView = {
   id: "touch",
@@ -28,7 +22,7 @@ export const touchView = {
     zh: "模型对文本所知道的一切都在这些数字里。上下拖动一个方格，或按方向键：预测随之改变。粘贴另一段文本的状态：模型会像读过那段文本一样继续。",
   },
   how: {
-    equation: "s' = s with s'[i] = v\ny, s'' = model(x, s')        (the future depends on the past through s alone)",
+    equation: "s' = s \"with\" s'[i] = v\ny, s'' = model(x, s')        \"the future depends on the past through\" s \"alone\"",
     code: "import torch\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\nat = run.begin(\"To be, or not\")\nlayer = at.state.layers[0]\nerased = layer._replace(c_BD=layer.c_BD.index_fill(1, torch.tensor([7]), 0.0))\nlogits_BV, _ = run.model.step(at.token_B, at.state._replace(layers=(erased,)))",
     command: "statewise lab --open",
   },
@@ -72,7 +66,7 @@ export const touchView = {
       const [column, most, palette] = [columnOf(units, state), top(), lab.palette];
       Array.from(grid.children).forEach((cell, i) => {
         const one = /** @type {HTMLButtonElement} */ (cell);
-        one.style.background = colour(palette, column[i], most);
+        one.style.background = mixed(palette.paper, column[i] < 0 ? palette.accent : palette.heat, Math.min(1, Math.abs(column[i]) / most));
         one.setAttribute("aria-pressed", String(i === chosen));
         one.tabIndex = i === chosen ? 0 : -1;
         one.setAttribute("aria-label", `${units[i].leaf}[${units[i].index}] ${column[i].toFixed(2)}`);
@@ -160,7 +154,12 @@ export const touchView = {
       machine = next;
       fresh();
     });
-    const panel = make("div", { class: "panel" }, make("h3", {}, say({ en: "The state before the last symbol", zh: "读入最后一个符号之前的状态" })), grid, about, erase);
+    const saved = lab.exports("touch", () => {
+      const values = columnOf(units, state), its = columnOf(units, old.before(old.tokens.length - 1));
+      const svg = unitPicture(values, top(), lab.palette, lab.t({ en: `State of ${machine.name}`, zh: `${machine.name} 的状态` }));
+      return { svg, rows: [["unit", "value", "as it was"], ...units.map((unit, i) => [`${unit.leaf}[${unit.index}]`, values[i], its[i]])] };
+    });
+    const panel = make("div", { class: "panel" }, make("h3", {}, say({ en: "The state before the last symbol", zh: "读入最后一个符号之前的状态" })), grid, about, saved, erase);
     root.append(make("div", { class: "controls" }, pickModel, zero, back), typed.element, second.element, make("div", { class: "buttons" }, paste), make("div", { class: "panels after" }, panel, two.element));
     fresh();
     return {
