@@ -1,4 +1,4 @@
-"""The lab's page: from a key press to the repaint, its interpreter beside onnxruntime-web, and an own run's way into it.
+"""The lab: from a key press to the repaint, its interpreter beside onnxruntime-web, and an own run's way to a page.
 
     python benchmarks/lab.py repaint [--symbols N] [--json FILE]
     python benchmarks/lab.py engines --package node_modules/onnxruntime-web [--json FILE]
@@ -148,7 +148,7 @@ def _sized(spec: Any, wanted: int) -> tuple[Any, int]:
     """The widest model that has no more parameters than wanted."""
     best = None
     for width in WIDTHS:
-        made = build(spec.model_copy(update={"width": width}), vocab=VOCAB, device="meta")
+        made = build(spec.model_copy(update={"width": width}), vocab=VOCAB)
         size = sum(part.numel() for part in made.parameters())
         if size > wanted and best is not None:
             break

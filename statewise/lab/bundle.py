@@ -21,7 +21,6 @@ from statewise.export import step_graph
 from statewise.lab.extra import extra as measured
 from statewise.lab.graph import lens_of, record_of, state_record
 from statewise.lab.onnxruntime import onnx_record
-from statewise.lab.tokenizer import tokenizer_record
 from statewise.models import LINEAGE, Classifier, Markov, TokenMachine, longest_context
 from statewise.specs import UserError, from_json
 from statewise.tasks import Answer, LanguageModelRun, Run
@@ -32,6 +31,16 @@ _PREPARED = "lineage.json.gz"
 _LARGEST = 1 << 24  # bytes of what is prepared, unpacked
 _SHOWN = 120  # tokens of a text that a model writes, where the page begins with one
 _KNOWN = {row.name: row for row in LINEAGE}
+
+_SCRIPTS = "".join(
+    rf"\p{{Script={name}}}" for name in ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
+)
+_LETTERS = r"\p{L}\p{M}\p{Nd}\p{Pc}"
+# As in `statewise.data.tokenizer_training`, in the syntax of JavaScript.
+_SPACES = r"\n|<(?=end>)|(?:(?!<end>)\S)+"
+_PUNCTUATION = rf"[{_SCRIPTS}]|(?:(?![{_SCRIPTS}])[{_LETTERS}])+|[^{_LETTERS}\s]+|\n"
+_UNSPACED = rf"[{_SCRIPTS}\u3000-\u303F\uFF01-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65]"
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 
 def bundle(
@@ -138,6 +147,43 @@ def reader_of(run: Run) -> tuple[TokenMachine[Any], Tokenizer, list[str] | None]
         f"{run.path.name!r} ({run.spec.task}) does not read a text token by token",
         fix="the lab shows language models, and classifiers of texts that read forward and answer at the end",
     )
+
+
+def tokenizer_record(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What `static/tokenizer.js` reads: the kind, the tokens, and where a text is cut."""
+    table: dict[str, Any] = from_json(tokenizer.to_json())
+    model, cut = table["model"], table.get("pre_tokenizer") or {}
+    lower = table.get("normalizer") == {"type": "Lowercase"}
+    of_bytes = cut.get("type") == "ByteLevel" and not cut.get("add_prefix_space")
+    kind: dict[str, Any]
+    match model["type"], bool(model.get("merges")):
+        case "BPE", False if not cut:
+            kind = {"kind": "char"}
+        case "BPE", False if of_bytes and not cut.get("use_regex"):
+            kind = {"kind": "byte"}
+        case "BPE", _ if of_bytes and cut.get("use_regex"):
+            kind = {"kind": "bpe", "split": _GPT2, "merges": [_pair(pair) for pair in model["merges"]]}
+        case "WordLevel", _ if cut.get("type") == "Sequence":
+            kind = {"kind": "word", "split": _SPACES}
+        case "WordLevel", _ if cut.get("type") == "Split":
+            kind = {"kind": "word", "split": _PUNCTUATION, "unspaced": _UNSPACED}
+        case _:
+            kind = {}
+    if not kind or (table.get("normalizer") and not lower):
+        raise UserError(
+            "the lab cannot read texts with this run's tokenizer",
+            fix="it knows the tokenizers char, byte, word, wordpunct and bpe; train the run with one of these",
+        )
+    tokens = [""] * tokenizer.vocab
+    for token, number in model["vocab"].items():
+        tokens[number] = token
+    for added in table.get("added_tokens", ()):
+        tokens[added["id"]] = added["content"]
+    return {**kind, "tokens": tokens, "unknown": tokenizer.unknown_id, "end": tokenizer.end_id, "lower": lower}
+
+
+def _pair(pair: Any) -> str:
+    return pair if isinstance(pair, str) else " ".join(pair)
 
 
 @final

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from statewise.data import Tokenizer
-from statewise.lab.bundle import machine_record
-from statewise.lab.tokenizer import tokenizer_record
+from statewise.lab.bundle import machine_record, tokenizer_record
 from statewise.models import Markov, build
 from statewise.specs import ElmanSpec, LSTMSpec, MarkovSpec, ModelSpec, TransformerSpec
 
