@@ -16,7 +16,7 @@ NPM    := typescript@7.0.2 axe-core@4.14.0
 # Tests start many processes; without bytecode files each of them would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo serve test nightly learn check format book lock audit clean
+.PHONY: demo serve test test-book nightly learn check format book lock audit clean
 
 demo: $(VENV)/.installed
 	$(BIN)/statewise compare
@@ -26,6 +26,10 @@ serve: $(VENV)/.installed-serve
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# The chapters with all their code and exercises, and both sites in a browser.
+test-book: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/book -n 2 --dist worksteal -m "slow or not slow"
 
 nightly: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow or not slow"

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
+from reference import mark_code
 from search import write_index
 from sphinx.application import Sphinx
 
@@ -191,6 +192,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("fold", Fold)
     app.add_html_math_renderer("katex", inline_renderers=(visit_math, None), block_renderers=(visit_math_block, None))
     app.connect("html-page-context", page_context)
+    app.connect("autodoc-process-docstring", mark_code)
     app.connect("builder-inited", lambda app: setattr(app.builder, "search", False))
     app.connect("build-finished", write_index)
     return {"parallel_read_safe": True}

@@ -5,22 +5,28 @@ import json
 import re
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from html import escape, unescape
 from pathlib import Path
 from typing import NamedTuple
 
-from chapter import BOOK, FORMULA, ROOT, Page, pages
+from chapter import BOOK, FORMULA, ROOT, Page, chapters, pages
 from notebook import notebook
+from reference import anchor_in, stage_api, stage_docs
 from run import Result, results
 
 BUILD = BOOK / "_build"
-LIVE = ("shakespeare-elman", "shakespeare-markov")  # runs that come with the package
+LIVE = (
+    "shakespeare-elman",
+    "shakespeare-markov",
+    "shakespeare-transformer",
+    "shakespeare-ttt",
+)  # runs that come with the package
 CHECKED = {"en": "✓ checked", "zh": "✓ 已验证"}
 FOLDED = {"en": "Code of the drawing", "zh": "画这幅图的代码"}
 PICTURE = re.compile(r"^!\[(.+)\]\(([\w-]+\.svg)\)$", re.MULTILINE)
-LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+DOCS_LINK = re.compile(r"\]\(\.\./\.\./docs/([^)#]+)(#[^)]*)?\)")
 SOFT_BREAK = re.compile(
     "(?<=[\u3000-\u9fff\uff00-\uffef”])\\n(?=[\u3001-\u9fff\uff00-\uffef“])"
 )  # Chinese has no spaces
@@ -48,7 +54,9 @@ def stage(language: str) -> Path:
             target = notebooks / f"{page.name}.ipynb"
             target.write_text(json.dumps(notebook(page, done), ensure_ascii=False, indent=1), encoding="utf-8")
     (folder / "glossary.md").write_text(glossary(language), encoding="utf-8")
-    stage_reference(folder / "docs")
+    (folder / "solutions.md").write_text(solutions(language), encoding="utf-8")
+    stage_docs(folder / "docs", language)
+    stage_api(folder / "api", language)
     shutil.copy(lab_page(), folder / "extra" / "lab.html")
     (BUILD / "static").mkdir(exist_ok=True)
     (BUILD / "static" / "chart.css").write_text(chart_css(), encoding="utf-8")
@@ -84,7 +92,9 @@ def prose(page: Page, text: str, checks: set[str]) -> str:
     text = re.sub(r"^(:::\{slider\} )", rf"\g<1>{page.name}/", text, flags=re.MULTILINE)
     # The first line of a box is its title; it is not continued by the next.
     text = re.sub(r"(^:{3,}\{.*\n)|" + SOFT_BREAK.pattern, lambda found: found[1] or "", text, flags=re.MULTILINE)
-    return text.replace("](../../docs/", "](docs/")
+    return DOCS_LINK.sub(
+        lambda found: f"](docs/{found[1]}{anchor_in(page.language, Path(found[1]), found[2] or '')})", text
+    )
 
 
 def inline(svg: str) -> str:
@@ -157,6 +167,23 @@ def glossary(language: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+SOLUTIONS = {
+    "en": ("Solutions", "Answers that pass the checks. Yours may look different and pass, too."),
+    "zh": ("练习答案", "下面的答案都能通过检查。你的写法可以不同，同样能通过。"),
+}
+
+
+def solutions(language: str) -> str:
+    """The answers to the exercises of every chapter, under its title."""
+    title, words = SOLUTIONS[language]
+    parts = [f"# {title}\n\n{words}\n"]
+    for page in chapters(language):
+        source = (BOOK / "exercises" / f"solutions_{page.name[:2]}.py").read_text(encoding="utf-8")
+        code = source.split('"""\n', 1)[1].strip()  # without its docstring
+        parts.append(f"## {page.title}\n\n```python\n{code}\n```\n")
+    return "\n".join(parts)
+
+
 # ------------------------------------------------------------------ the words inside pictures
 
 
@@ -192,41 +219,3 @@ def _translate_piece(text: str) -> str:
     numbers = iter(NUMBER.findall(text))
     chinese = picture_words().get(NUMBER.sub("#", text))
     return text if chinese is None else re.sub("#", lambda _: next(numbers), chinese)
-
-
-# ------------------------------------------------------------------ the reference
-
-
-def stage_reference(folder: Path) -> None:
-    """`docs/` as pages of the same site. Links to files that are not pages become their text."""
-    source = ROOT / "docs"
-    listed = []
-    for path in sorted(source.rglob("*")):
-        target = folder / path.relative_to(source)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".md":
-            listed.append(path.relative_to(source).with_suffix("").as_posix())
-            target.write_text(reference_page(path), encoding="utf-8")
-        elif path.suffix == ".svg":
-            shutil.copy(path, target)
-    contents = "\n".join(["\n```{toctree}", ":hidden:", "", *(name for name in listed if name != "index"), "```\n"])
-    with (folder / "index.md").open("a", encoding="utf-8") as index:
-        index.write(contents)
-
-
-def reference_page(path: Path) -> str:
-    def link(found: re.Match[str]) -> str:
-        text, target = found[1], found[2]
-        if re.match(r"\w+:", target):
-            return found[0]
-        inside = (path.parent / target).resolve()
-        is_page = inside.suffix == ".md" and inside.is_relative_to(ROOT / "docs") and inside.is_file()
-        return found[0] if is_page else text
-
-    return outside_code(path.read_text(encoding="utf-8"), lambda text: LINK.sub(link, text))
-
-
-def outside_code(text: str, change: Callable[[str], str]) -> str:
-    """A page whose prose is changed; fenced code stays."""
-    parts = re.split(r"(^```.*?^```$)", text, flags=re.DOTALL | re.MULTILINE)
-    return "".join(part if part.startswith("```") else change(part) for part in parts)

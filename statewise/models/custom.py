@@ -109,7 +109,7 @@ def own_mixer(given: AnyMixer) -> CustomMixer:
 
 
 def classes_of(mixers: Sequence[OwnMixer]) -> tuple[CustomMixer, ...]:
-    """The `CustomMixer`s among the classes of a spec."""
+    """The classes of a spec that are a `CustomMixer`."""
     return tuple(own for own in mixers if isinstance(own, CustomMixer))
 
 

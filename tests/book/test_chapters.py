@@ -20,6 +20,7 @@ def ran(request: pytest.FixtureRequest) -> tuple[str, list[Result]]:
     return request.param, results(of(request.param))
 
 
+@pytest.mark.slow
 def test_a_chapter_runs_and_shows_what_it_draws(ran: tuple[str, list[Result]]) -> None:
     name, done = ran
     drawn = pictures(done)
@@ -34,6 +35,7 @@ def test_a_chapter_runs_and_shows_what_it_draws(ran: tuple[str, list[Result]]) -
         assert all(result.printed.rstrip() in placed for result in done)
 
 
+@pytest.mark.slow
 def test_the_words_of_pictures_are_translated(ran: tuple[str, list[Result]]) -> None:
     _, done = ran
     missing = {text for drawn in pictures(done).values() for text in texts(drawn)} - picture_words().keys()
@@ -42,6 +44,7 @@ def test_the_words_of_pictures_are_translated(ran: tuple[str, list[Result]]) -> 
         assert "<style" not in inline(translated(drawn))
 
 
+@pytest.mark.slow
 def test_a_notebook_holds_the_blocks_in_order(ran: tuple[str, list[Result]]) -> None:
     name, done = ran
     for language in LANGUAGES:

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from chapter import BOOK, ROOT, chapters
+from chapter import BOOK, LANGUAGES, ROOT, chapters
+from stage import solutions
 
 FOLDER = BOOK / "exercises"
 NUMBERS = [int(page.name[:2]) for page in chapters()]
@@ -20,7 +21,9 @@ def check(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize(
+    "number", [NUMBERS[0], *(pytest.param(number, marks=pytest.mark.slow) for number in NUMBERS[1:])]
+)
 def test_the_solutions_pass_and_empty_answers_do_not(number: int, tmp_path: Path) -> None:
     source = (FOLDER / f"solutions_{number:02}.py").read_text(encoding="utf-8")
     (tmp_path / "answers.py").write_text(source, encoding="utf-8")
@@ -56,6 +59,16 @@ def test_the_page_names_what_a_check_asks_for(number: int) -> None:
             assert text
             for name in re.findall(r"\banswers\.(\w+)", ast.unparse(function)):
                 assert f"`{name}" in text[1], f"exercise {exercise} does not name {name}"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_page_of_solutions_has_every_chapter(language: str) -> None:
+    text = solutions(language)
+    for page in chapters(language):
+        code = text.split(f"## {page.title}\n", 1)[1].split("```", 2)[1]
+        asked = re.findall(r"^:::\{exercise\} [\d.]+\n`(\w+)", page.text, re.MULTILINE)
+        assert len(asked) == 5
+        assert all(f"def {name}(" in code for name in asked)
 
 
 def test_mistakes_are_explained(tmp_path: Path) -> None:

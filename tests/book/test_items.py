@@ -5,7 +5,7 @@ import csv
 from chapter import BOOK, LANGUAGES, pages
 
 ITEMS = 237
-TAUGHT = 105  # grows with every chapter, and never falls
+TAUGHT = 188  # grows with every chapter, and never falls
 
 
 def items() -> list[dict[str, str]]:

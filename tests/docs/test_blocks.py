@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from page import ROOT, anchors, runnable
+from page import BLOCK, ROOT, anchors, runnable
 from user_environment import WARM, User
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -69,9 +69,20 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(target), f"{name_of(page)} links to {link}"
 
 
-def test_the_chinese_readme_shows_the_same_commands() -> None:
-    english, chinese = (runnable(ROOT / name) for name in ("README.md", "docs/zh/README.md"))
+TRANSLATED = {ROOT / "docs/zh/README.md": ROOT / "README.md"} | {
+    ROOT / "docs/zh/models" / page.name: page for page in sorted((ROOT / "docs" / "models").glob("*.md"))
+}
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=name_of)
+def test_a_chinese_page_has_the_code_of_the_english_one(page: Path) -> None:
+    english, chinese = (runnable(path) for path in (TRANSLATED[page], page))
     assert [(block.language, block.code) for block in chinese] == [(block.language, block.code) for block in english]
+    assert levels(page) == levels(TRANSLATED[page]), "other sections"
+
+
+def levels(page: Path) -> list[int]:
+    return [len(sharps) for sharps in re.findall(r"^(#+) ", BLOCK.sub("", page.read_text("utf-8")), re.MULTILINE)]
 
 
 def test_the_readme_is_short() -> None:
