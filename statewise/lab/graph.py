@@ -22,6 +22,7 @@ Slice Split Squeeze Transpose Unsqueeze
 Gemm LayerNormalization MatMul ReduceMax ReduceMean ReduceMin ReduceSum Softmax"""
 OPERATORS = frozenset(_OPERATORS.split())
 _INLINE = 64  # numbers of a constant that stay exact, in the JSON: shapes, rates, frequencies
+_FOLDED = 1 << 28  # numbers of a constant: a large weight, too, is transposed here and not at every step
 _KINDS = {"f": "f", "i": "i", "u": "i", "b": "b"}
 
 
@@ -102,7 +103,7 @@ def for_one_text(graph: Graph) -> Graph:
     for value in (*fixed.graph.input, *fixed.graph.output):
         for size in value.type.tensor_type.shape.dim[:1]:
             size.dim_value = 1
-    return optimizer.optimize(fixed, num_iterations=4)
+    return optimizer.optimize(fixed, num_iterations=4, input_size_limit=_FOLDED, output_size_limit=_FOLDED)
 
 
 def _attribute(attribute: Any) -> Any:
