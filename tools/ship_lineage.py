@@ -52,6 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lineage", type=Path, help="the study of lineage.toml")
     parser.add_argument("passages", type=Path, help="the study passages")
+    parser.add_argument("--out", type=Path, default=_PLACE, metavar="FILE", help="another place, to try it")
     given = parser.parse_args()
     models, readers = trials(given.lineage), trials(given.passages)
     records = []
@@ -62,8 +63,8 @@ def main() -> None:
         record["example"] = _EXAMPLE
     bundle = {"version": VERSION, "models": records, "extra": {"ask": asked(readers)}}
     text = json.dumps(bundle, separators=(",", ":"), ensure_ascii=False)
-    write(_PLACE, gzip.compress(text.encode(), 9, mtime=0))
-    print(f"{_PLACE.name}: {len(records)} models, {_PLACE.stat().st_size:,} bytes")
+    write(given.out, gzip.compress(text.encode(), 9, mtime=0))
+    print(f"{given.out.name}: {len(records)} models, {given.out.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

@@ -68,10 +68,7 @@ def serve(
     """
     from statewise.specs import UserError, optional
 
-    # Read when torch is loaded. A thread that waits for another must not keep the core that the other needs.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    for module in ("starlette", "uvicorn", "httptools", "uvloop"):
-        optional(module, extra="serve", needed_by="servers")
+    prepare_server()
     if engine == "ray":
         optional("ray", extra="ray", needed_by="--engine ray")
     given: dict[str, Any] = {"host": host, "port": port, "slots": slots, "queue": queue, "device": device or "auto"}
@@ -119,6 +116,15 @@ def serve(
             tell(f"serving {', '.join(engine.models)} at {address}/v1; Ctrl-C stops", flush=True)
 
     return answer(spec, listener, load, ready)
+
+
+def prepare_server() -> None:
+    """Before torch is loaded: a thread that waits for another must not keep the core that the other needs."""
+    from statewise.specs import optional
+
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for module in ("starlette", "uvicorn", "httptools", "uvloop"):
+        optional(module, extra="serve", needed_by="servers")
 
 
 def _address(name: Any) -> str:

@@ -4,14 +4,13 @@ import inspect
 import json
 import tempfile
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-import torch._inductor
 from torch import Tensor, nn
-from torch._inductor import cpp_builder
 
 from statewise import __version__, runtime
 from statewise.core import Machine, leaves, save_state
@@ -139,7 +138,7 @@ def _pt2_graphs(machine: Machine[Any], files: dict[str, bytes], taps: Sequence[s
 
 def _refuse_no_compiler() -> None:
     try:
-        cpp_builder.get_cpp_compiler()
+        import_module("torch._inductor.cpp_builder").get_cpp_compiler()
     except Exception as error:  # PyTorch's own kinds differ by version
         raise UserError(
             f"{option('compiled')} needs a C++ compiler, and PyTorch finds none: {str(error).partition(chr(10))[0]}",
@@ -152,9 +151,10 @@ def _compiled(machine: Machine[Any], files: dict[str, bytes]) -> Call:
     module, ports, outputs = flat(machine, step=True)
     with torch.no_grad(), tempfile.TemporaryDirectory() as folder, quiet():
         package = Path(folder) / "step.compiled.pt2"
-        torch._inductor.aoti_compile_and_package(_program(module, ports), package_path=str(package))
+        inductor = import_module("torch._inductor")  # a second and more of imports, which ONNX does without
+        inductor.aoti_compile_and_package(_program(module, ports), package_path=str(package))
         files[package.name] = package.read_bytes()
-        loaded = torch._inductor.aoti_load_package(str(package))
+        loaded = inductor.aoti_load_package(str(package))
     return _pt2_call(loaded, [port.name for port in ports], [name for name, _ in outputs])
 
 

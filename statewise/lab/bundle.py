@@ -5,7 +5,9 @@ B batch, T time, V vocabulary or classes.
 
 import gzip
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from importlib import resources
 from typing import Any, final
 
@@ -14,14 +16,14 @@ from torch import Tensor
 
 from statewise.core import Machine, leaves, unroll
 from statewise.data import Tokenizer
-from statewise.decoding import Continuation, Sampling
+from statewise.decoding import Sampling
 from statewise.export import step_graph
 from statewise.lab.extra import extra as measured
 from statewise.lab.graph import lens_of, record_of, state_record
-from statewise.lab.tokenizer import tokenizer_record
-from statewise.models import LINEAGE, Classifier, Markov, TokenMachine
+from statewise.lab.onnxruntime import onnx_record
+from statewise.models import LINEAGE, Classifier, Markov, TokenMachine, longest_context
 from statewise.specs import UserError, from_json
-from statewise.tasks import Run
+from statewise.tasks import Answer, LanguageModelRun, Run
 from statewise.tasks.classification import ClassificationRun
 
 VERSION = 1
@@ -30,17 +32,37 @@ _LARGEST = 1 << 24  # bytes of what is prepared, unpacked
 _SHOWN = 120  # tokens of a text that a model writes, where the page begins with one
 _KNOWN = {row.name: row for row in LINEAGE}
 
+_SCRIPTS = "".join(
+    rf"\p{{Script={name}}}" for name in ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar")
+)
+_LETTERS = r"\p{L}\p{M}\p{Nd}\p{Pc}"
+# As in `statewise.data.tokenizer_training`, in the syntax of JavaScript.
+_SPACES = r"\n|<(?=end>)|(?:(?!<end>)\S)+"
+_PUNCTUATION = rf"[{_SCRIPTS}]|(?:(?![{_SCRIPTS}])[{_LETTERS}])+|[^{_LETTERS}\s]+|\n"
+_UNSPACED = rf"[{_SCRIPTS}\u3000-\u303F\uFF01-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65]"
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
-def bundle(runs: Sequence[Run], exact: bool = False, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+
+def bundle(
+    runs: Sequence[Run], exact: bool = False, extra: Mapping[str, Any] | None = None, *, onnx: bool = False
+) -> dict[str, Any]:
     """What `page` shows: language models, and classifiers that read a text token by token.
 
-    Weights are float16, or float32 with `exact`. `extra`: what other views show, by key; default: measured now.
+    Weights are float16, or float32 with `exact`, or those of an ONNX model, for a page with a `runtime`. `extra`: what
+    other views show, by key; default: measured now.
     """
+    models = [
+        model_record(run, name=name, computed=onnx_record if onnx else partial(machine_record, exact=exact))
+        for run, name in zip(runs, distinct_names(runs))
+    ]
+    return {"version": VERSION, "models": models, "extra": measured(runs) if extra is None else dict(extra)}
+
+
+def distinct_names(runs: Sequence[Run]) -> list[str]:
+    """Those of their folders; of one name, with their numbers."""
     names = [run.path.name for run in runs]
     twice = [name for name in names if names.count(name) > 1]
-    unique = [f"{name} ({index})" if name in twice else name for index, name in enumerate(names, 1)]
-    models = [model_record(run, name=name, exact=exact) for run, name in zip(runs, unique)]
-    return {"version": VERSION, "models": models, "extra": measured(runs) if extra is None else dict(extra)}
+    return [f"{name} ({index})" if name in twice else name for index, name in enumerate(names, 1)]
 
 
 def lineage() -> dict[str, Any]:
@@ -51,16 +73,19 @@ def lineage() -> dict[str, Any]:
     return {**prepared, "extra": {**measured(), **prepared["extra"]}}
 
 
-def model_record(run: Run, *, name: str, exact: bool = False) -> dict[str, Any]:
-    """One model of a page."""
-    machine, tokenizer, labels = _reader_of(run)
+def model_record(
+    run: Run, *, name: str, computed: Callable[[TokenMachine[Any], Any], dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """One model of a page. `computed` tells how the page computes the machine; default: by its exported graph."""
+    machine, tokenizer, labels = reader_of(run)
     if getattr(run.spec.data, "direction", "forward") == "reverse":
         raise UserError(f"{name!r} reads texts from their end, and the lab reads as one types", fix="leave it out")
     row = _KNOWN.get(run.spec.model.kind)
     first = tokenizer.end_id
     state = machine.init_state(1)
-    if isinstance(start := run.portable().start, Continuation):
-        first, state = int(start.token_B[0]), start.state
+    if isinstance(run, LanguageModelRun):
+        begun = run.begin()
+        first, state = int(begun.token_B[0]), begun.state
     return {
         "name": name,
         "kind": run.spec.model.kind,
@@ -72,9 +97,17 @@ def model_record(run: Run, *, name: str, exact: bool = False) -> dict[str, Any]:
         "about": {"state": row.state if row else "", "fixed": row.fixed if row else ""},
         "tokenizer": tokenizer_record(tokenizer),
         "first": first,
-        "example": run.generate(tokens=_SHOWN, sampling=Sampling(seed=0)) if labels is None else "",
-        **machine_record(machine, state, exact=exact),
+        "context": longest_context(machine),
+        "example": run.generate(tokens=_SHOWN, sampling=Sampling(seed=0)) if labels is None else _held_out(run),
+        **(computed or machine_record)(machine, state),
     }
+
+
+def _held_out(run: Run) -> str:
+    """A text that a classifier has not learned from; none if its data is gone, for a page does without."""
+    with suppress(UserError, OSError):
+        return (run.answers().rows or [Answer("", "", "", "")])[0].given[:_SHOWN]
+    return ""
 
 
 def machine_record(machine: TokenMachine[Any], state: Any, *, exact: bool = False) -> dict[str, Any]:
@@ -100,7 +133,7 @@ def _table(machine: Markov) -> dict[str, Any]:
     }
 
 
-def _reader_of(run: Run) -> tuple[TokenMachine[Any], Tokenizer, list[str] | None]:
+def reader_of(run: Run) -> tuple[TokenMachine[Any], Tokenizer, list[str] | None]:
     """The machine over tokens, the tokenizer, and the classes that it chooses from (None: the tokens)."""
     model = run.model
     tokenizer = getattr(run, "tokenizer", None) or getattr(getattr(run, "encoding", None), "tokenizer", None)
@@ -114,6 +147,43 @@ def _reader_of(run: Run) -> tuple[TokenMachine[Any], Tokenizer, list[str] | None
         f"{run.path.name!r} ({run.spec.task}) does not read a text token by token",
         fix="the lab shows language models, and classifiers of texts that read forward and answer at the end",
     )
+
+
+def tokenizer_record(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What `static/tokenizer.js` reads: the kind, the tokens, and where a text is cut."""
+    table: dict[str, Any] = from_json(tokenizer.to_json())
+    model, cut = table["model"], table.get("pre_tokenizer") or {}
+    lower = table.get("normalizer") == {"type": "Lowercase"}
+    of_bytes = cut.get("type") == "ByteLevel" and not cut.get("add_prefix_space")
+    kind: dict[str, Any]
+    match model["type"], bool(model.get("merges")):
+        case "BPE", False if not cut:
+            kind = {"kind": "char"}
+        case "BPE", False if of_bytes and not cut.get("use_regex"):
+            kind = {"kind": "byte"}
+        case "BPE", _ if of_bytes and cut.get("use_regex"):
+            kind = {"kind": "bpe", "split": _GPT2, "merges": [_pair(pair) for pair in model["merges"]]}
+        case "WordLevel", _ if cut.get("type") == "Sequence":
+            kind = {"kind": "word", "split": _SPACES}
+        case "WordLevel", _ if cut.get("type") == "Split":
+            kind = {"kind": "word", "split": _PUNCTUATION, "unspaced": _UNSPACED}
+        case _:
+            kind = {}
+    if not kind or (table.get("normalizer") and not lower):
+        raise UserError(
+            "the lab cannot read texts with this run's tokenizer",
+            fix="it knows the tokenizers char, byte, word, wordpunct and bpe; train the run with one of these",
+        )
+    tokens = [""] * tokenizer.vocab
+    for token, number in model["vocab"].items():
+        tokens[number] = token
+    for added in table.get("added_tokens", ()):
+        tokens[added["id"]] = added["content"]
+    return {**kind, "tokens": tokens, "unknown": tokenizer.unknown_id, "end": tokenizer.end_id, "lower": lower}
+
+
+def _pair(pair: Any) -> str:
+    return pair if isinstance(pair, str) else " ".join(pair)
 
 
 @final

@@ -22,6 +22,7 @@ Slice Split Squeeze Transpose Unsqueeze
 Gemm LayerNormalization MatMul ReduceMax ReduceMean ReduceMin ReduceSum Softmax"""
 OPERATORS = frozenset(_OPERATORS.split())
 _INLINE = 64  # numbers of a constant that stay exact, in the JSON: shapes, rates, frequencies
+_FOLDED = 1 << 28  # numbers of a constant: a large weight, too, is transposed here and not at every step
 _KINDS = {"f": "f", "i": "i", "u": "i", "b": "b"}
 
 
@@ -31,7 +32,7 @@ def record_of(graph: Graph, *, exact: bool, fold: bool = True) -> dict[str, Any]
     `fold`: for a batch of 1, compute what then is constant. Without, the graph is taken as it is.
     """
     onnx = optional("onnx", extra="onnx", needed_by="the lab")
-    graph = (_for_one_text(graph) if fold else graph).graph
+    graph = (for_one_text(graph) if fold else graph).graph
     number: dict[str, int] = {}
     alias: dict[str, str] = {}
 
@@ -94,14 +95,15 @@ def lens_of(record: Mapping[str, Any]) -> list[str]:
     return [name for name, place in record["outputs"][1:] if not name.startswith(AFTER) and place in computed]
 
 
-def _for_one_text(graph: Graph) -> Graph:
+def for_one_text(graph: Graph) -> Graph:
+    """The graph for a batch of 1, with what then is constant computed."""
     optimizer = optional("onnxscript.optimizer", extra="onnx", needed_by="the lab")
     fixed = type(graph)()
     fixed.CopyFrom(graph)
     for value in (*fixed.graph.input, *fixed.graph.output):
         for size in value.type.tensor_type.shape.dim[:1]:
             size.dim_value = 1
-    return optimizer.optimize(fixed, num_iterations=4)
+    return optimizer.optimize(fixed, num_iterations=4, input_size_limit=_FOLDED, output_size_limit=_FOLDED)
 
 
 def _attribute(attribute: Any) -> Any:

@@ -17,16 +17,27 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from statewise.figures import html
+from statewise.lab.onnxruntime import Foreign
+from statewise.specs import UserError, nearest
 
-_ENTRY = "shell.js"
+ENGINES = ("machine", "live", "ort")  # what computes the models: the interpreter, a server, or onnxruntime-web
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async function|function|const|class) (\w+))", re.MULTILINE)
 _DARK = re.compile(r"@media screen and \(prefers-color-scheme: dark\) \{ :root \{(.*?)\} \}", re.DOTALL)
 
 
-def page(bundle: Mapping[str, Any], title: str) -> str:
-    """The whole document. `bundle` is what `bundle()` returns: models, their tokenizers, and `extra`."""
-    program, style = script(), stylesheet()
+def page(
+    bundle: Mapping[str, Any], title: str, *, view: str = "", live: bool = False, runtime: Foreign | None = None
+) -> str:
+    """The whole document. `bundle` is what `bundle()` returns: models, their tokenizers, and `extra`.
+
+    `view`: the id of the view that is shown first; default: the first one. Models are computed by the page's
+    interpreter; if `live`, by the server that sends the page; or by `runtime`, which is then a part of the page.
+    """
+    if view and view not in views():
+        raise UserError(f"the lab has no view {view!r}", fix=nearest(view, views()))
+    program, style = script("live" if live else "ort" if runtime else "machine"), stylesheet()
+    foreign = f"{html.source_hash(runtime.module)} 'wasm-unsafe-eval'" if runtime else ""
     text = json.dumps(bundle, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     data = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
     policy = "; ".join(
@@ -34,7 +45,8 @@ def page(bundle: Mapping[str, Any], title: str) -> str:
             "default-src 'none'",
             "img-src data: blob:",
             f"style-src {html.source_hash(style)}",
-            f"script-src {html.source_hash(program)}",
+            f"script-src {html.source_hash(program)} {foreign}".rstrip(),
+            *(["connect-src 'self'"] if live else []),
             "base-uri 'none'",
             "form-action 'none'",
         ]
@@ -53,8 +65,17 @@ def page(bundle: Mapping[str, Any], title: str) -> str:
             f"<style>{style}</style>",
             "</head>",
             "<body>",
-            f'<div id="lab" data-title="{escape(title)}"><noscript>This page needs JavaScript.</noscript></div>',
+            f'<div id="lab" data-title="{escape(title)}" data-view="{view}">',
+            "<noscript>This page needs JavaScript.</noscript></div>",
             f'<script type="application/octet-stream" id="data">{data}</script>',
+            *(
+                [
+                    f'<script type="application/octet-stream" id="ort">{runtime.binary}</script>',
+                    f'<script type="module">{runtime.module}</script>',
+                ]
+                if runtime
+                else []
+            ),
             f"<script>{program}</script>",
             "</body>",
             "</html>",
@@ -64,10 +85,17 @@ def page(bundle: Mapping[str, Any], title: str) -> str:
 
 
 @cache
-def script() -> str:
-    """All modules that the entry needs, those that others import first."""
-    parts = [f"const {_name(path)} = (() => {{\n{_body(path)}}})();\n" for path in _ordered(_ENTRY)]
-    joined = '"use strict";\n(() => {\n' + "".join(parts) + "})();\n"
+def views() -> tuple[str, ...]:
+    """The ids of the views, in the order of the page."""
+    return tuple(re.findall(r"(\w+)View", _source("views.js").partition("export const VIEWS")[2]))
+
+
+@cache
+def script(engine: str = "machine") -> str:
+    """All modules of the page and of what computes its models, those that others import first."""
+    paths = dict.fromkeys([*_ordered(f"{engine}.js"), *_ordered("shell.js")])
+    parts = [f"const {_name(path)} = (() => {{\n{_body(path)}}})();\n" for path in paths]
+    joined = '"use strict";\n(() => {\n' + "".join(parts) + f"$shell.start(${engine});\n}})();\n"
     assert not re.search(r"</script|<!--", joined, re.IGNORECASE), "a module holds text that would end its element"
     return joined
 
@@ -94,7 +122,7 @@ def _imports(path: str) -> Iterator[tuple[str, str]]:
         steps: list[str] = []
         for step in (PurePosixPath(path).parent / place).parts:
             steps = steps[:-1] if step == ".." else [*steps, step]
-        yield names.strip().rstrip(","), "/".join(steps)
+        yield names.strip().rstrip(",").replace(" as ", ": "), "/".join(steps)
 
 
 def _body(path: str) -> str:

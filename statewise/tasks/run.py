@@ -3,6 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -191,6 +192,14 @@ class Run(ABC):
 
     @abstractmethod
     def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str: ...
+
+    def lab(self, *, view: str = "", height: int = 760, exact: bool = False) -> Any:
+        """This model, live, under a notebook's cell: `sw.lab.show` of this run.
+
+        >>> sw.load("runs/lstm").lab()
+        Lab(lstm)
+        """
+        return import_module("statewise.lab").show(self, view=view, height=height, exact=exact)
 
     def _asked(self, prompt: str) -> str:
         """The prompt of a run that cannot begin from nothing."""

@@ -17,12 +17,13 @@ from task_runs import AHEAD, PAIRS, STEPS, WORDS, write_files
 import statewise as sw
 from statewise.comparison.comparison import Compared
 from statewise.inspection import Inspection
+from statewise.lab import Lab
 from statewise.tasks import TASKS, Run, Trained, train
 from statewise.training.history import History
 from statewise.training.progress import Silent
 
 RUNS = tuple(task.run for task in TASKS.values())
-CLASSES = (Run, *RUNS, Trained, History, Compared, Inspection)
+CLASSES = (Run, *RUNS, Trained, History, Compared, Inspection, Lab)
 TRAINED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "lstm": ("lstm", "text.txt", {"train.window": 16, "train.truncation": 16, "train.steps": 40}),
     "classification": ("classification", "rows.tsv", {"data.min_count": 1, "model.embedding": 8}),

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from statewise.data import Tokenizer
-from statewise.lab.bundle import machine_record
-from statewise.lab.tokenizer import tokenizer_record
+from statewise.lab.bundle import machine_record, tokenizer_record
 from statewise.models import Markov, build
 from statewise.specs import ElmanSpec, LSTMSpec, MarkovSpec, ModelSpec, TransformerSpec
 
@@ -20,7 +19,7 @@ SPECS: dict[str, ModelSpec] = {
 }
 
 
-def record(name: str, spec: ModelSpec, tokenizer: Tokenizer) -> dict[str, Any]:
+def record(name: str, spec: ModelSpec, tokenizer: Tokenizer, computed: Any = machine_record) -> dict[str, Any]:
     machine = build(spec, vocab=tokenizer.vocab, seed=1).eval()
     if isinstance(machine, Markov):
         machine.count(np.concatenate([[tokenizer.end_id], tokenizer.encode(TEXT * 3)]), end_id=tokenizer.end_id)
@@ -31,7 +30,7 @@ def record(name: str, spec: ModelSpec, tokenizer: Tokenizer) -> dict[str, Any]:
         "tokenizer": tokenizer_record(tokenizer),
         "first": tokenizer.end_id,
         "example": TEXT,
-        **machine_record(machine, machine.init_state(1)),
+        **computed(machine, machine.init_state(1)),
     }
 
 

@@ -14,7 +14,7 @@ from statewise.core import leaves, lens, state_bytes
 from statewise.kernels.ngram import naive
 from statewise.lab.bundle import machine_record
 from statewise.layers import Embedding
-from statewise.models import LINEAGE, Markov, TokenMachine, build
+from statewise.models import LINEAGE, Markov, TokenMachine, build, longest_context
 from statewise.models.lineage import Ancestor
 from statewise.specs import ModelSpec
 
@@ -98,7 +98,8 @@ def counted_influence(machine: Markov, tokens: Tensor, target: int) -> list[floa
 def compared(machine: TokenMachine[Any], folder: Path) -> tuple[dict[str, Any], float, float, int]:
     """The interpreter's differences; those of float32 from float64 in logits and gradient; bytes of the last state."""
     generator = torch.Generator().manual_seed(5)
-    tokens = torch.randint(VOCAB, (STEPS,), generator=generator)
+    # A model with one vector for each position reads no further than they go.
+    tokens = torch.randint(VOCAB, (min(STEPS, longest_context(machine) or STEPS),), generator=generator)
     logits, state = read(machine, tokens)
     asked, target = tokens[:LOOKED], 2
     markov = isinstance(machine, Markov)

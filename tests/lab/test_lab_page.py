@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from statewise.lab import page
-from statewise.lab.page import script, stylesheet
+from statewise.lab.page import ENGINES, script, stylesheet
 
 STATIC = Path(__file__).parents[2] / "statewise/lab/static"
 EVIL = "</script><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
@@ -88,11 +88,13 @@ def test_what_is_not_a_number_is_refused() -> None:
         page({"extra": {"x": float("nan")}}, "a")
 
 
-def test_every_module_is_in_the_page() -> None:
-    """In a scope of its own, and after those that it imports."""
-    joined = script()
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_module_is_in_the_page(engine: str) -> None:
+    """In a scope of its own, and after those that it imports; of the engines, only its own."""
+    joined = script(engine)
     places = {}
-    for path in STATIC.rglob("*.js"):
+    others = {f"{name}.js" for name in ENGINES} - {f"{engine}.js", "machine.js"}
+    for path in sorted(set(STATIC.rglob("*.js")) - {STATIC / name for name in others}):
         name = "$" + re.sub(r"\W", "_", path.relative_to(STATIC).as_posix().removesuffix(".js"))
         assert joined.count(f"const {name} = ") == 1, f"nothing imports {path.name}"
         places[path] = joined.index(f"const {name} = ")

@@ -18,7 +18,7 @@ import statewise as sw
 from statewise.core import detach
 from statewise.inspection import block_gradients
 from statewise.inspection.bptt.estimate import cost, estimate, gradient
-from statewise.lab.phrase import phrase
+from statewise.lab.extra import phrase
 from statewise.layers import make_alignment, make_score
 from statewise.models import build
 from statewise.specs import AlignmentKind, FixedTruncation, FullTruncation, ScoreKind

@@ -5,7 +5,7 @@ from pathlib import Path
 from node import answered
 
 from statewise.data import Tokenizer
-from statewise.lab.tokenizer import tokenizer_record
+from statewise.lab.bundle import tokenizer_record
 from statewise.specs import TOKENIZERS
 
 TEXTS = [

@@ -2,7 +2,7 @@
 /** Two futures of one text: as the model would go on, and after something was changed. */
 
 import { make, say } from "./dom.js";
-import { drawBars, visible } from "./widget.js";
+import { drawBars, newest, visible } from "./widget.js";
 
 /** @typedef {import("./reading.js").Reading} Reading */
 
@@ -14,25 +14,38 @@ export function futures(lab) {
   const before = make("p", { class: "futures" });
   const after = make("p", { class: "futures" });
   const facts = make("p", { class: "finding" });
+  const texts = make(
+    "div",
+    {},
+    make("h3", {}, say({ en: "Future as it was", zh: "原来的后续" })),
+    before,
+    make("h3", {}, say({ en: "Future after the change", zh: "改动后的后续" })),
+    after,
+  );
   const element = make(
     "div",
     { class: "panel" },
     make("h3", {}, say({ en: "What comes next", zh: "接下来" })),
     bars,
     make("p", { class: "quiet" }, say({ en: "Bars: after the change. Lines: as it was.", zh: "色条：改动之后。竖线：改动之前。" })),
-    make("h3", {}, say({ en: "Future as it was", zh: "原来的后续" })),
-    before,
-    make("h3", {}, say({ en: "Future after the change", zh: "改动后的后续" })),
-    after,
+    texts,
     facts,
   );
   /** @type {(string | number)[][]} */
   let rows = [];
-  const draw = (/** @type {Reading} */ old, /** @type {Reading} */ changed) => {
+  const draw = newest(async (isNewest, /** @type {Reading} */ old, /** @type {Reading} */ changed) => {
     const { machine } = old;
     const [last, now] = [old.steps[old.steps.length - 1], changed.steps[changed.steps.length - 1]];
     const found = drawBars(bars, machine, now.logits, { other: last.logits });
-    const [a, b] = [old, changed].map((one) => one.continued(LENGTH));
+    texts.hidden = machine.labels !== null;
+    rows = [["symbol", "p after", "p before"], ...found.map(([symbol, p, q]) => [visible(String(symbol)), p, q])];
+    if (machine.labels) {
+      const [a, b] = [old, changed].map((one) => /** @type {string[]} */ (machine.labels)[one.answer]);
+      facts.textContent = a === b ? lab.t({ en: `The answer is still “${a}”.`, zh: `回答仍是“${a}”。` }) : lab.t({ en: `The answer was “${a}” and is now “${b}”.`, zh: `回答从“${a}”变成了“${b}”。` });
+      return;
+    }
+    const [a, b] = [await old.continued(LENGTH), await changed.continued(LENGTH)];
+    if (!isNewest()) return;
     let same = 0;
     while (same < a.length && a[same] === b[same]) same += 1;
     const text = (/** @type {number[]} */ tokens) => machine.vocab.decode(tokens).replaceAll("\n", "↵");
@@ -40,8 +53,7 @@ export function futures(lab) {
     before.replaceChildren(...part(a));
     after.replaceChildren(...part(b));
     facts.textContent = same === a.length ? lab.t({ en: "Both futures are the same.", zh: "两个后续相同。" }) : lab.t({ en: `They differ from symbol ${same + 1} on.`, zh: `从第 ${same + 1} 个符号开始不同。` });
-    rows = [["symbol", "p after", "p before"], ...found.map(([symbol, p, q]) => [visible(String(symbol)), p, q])];
-  };
+  });
   element.append(lab.exports("futures", () => ({ rows }), ["csv"]));
   return { element, draw };
 }

@@ -2,21 +2,21 @@
 /** An exported step graph: its nodes in their order, over values that are numbered. */
 
 import { OPERATORS } from "./operator.js";
-import { count, decoded, tensorFrom } from "./tensor.js";
+import { count, tensorFrom } from "./tensor.js";
 
 /** @typedef {import("./tensor.js").Tensor} Tensor */
 /** @typedef {import("./tensor.js").Numbers} Numbers */
 /** @typedef {import("./node.js").Node} Node */
-/** New values of a node's result: the numbers, or a function of those that were computed. @typedef {ArrayLike<number> | ((numbers: Numbers) => ArrayLike<number>)} Edit */
+/** One of `parts` equal stretches of a result (-1: all of it) is held at a number. @typedef {{value: number, part: number, parts: number}} Hold */
+/** New numbers of a node's result: a function of those that were computed, or a part that is held. @typedef {Hold | ((numbers: Numbers) => ArrayLike<number>)} Edit */
 /**
  * @typedef {{size: number, inputs: [string, number][], outputs: [string, number][], nodes: [string, number[], number[],
  *   Record<string, any>][], constants: [number, import("./tensor.js").Kind, number[], (number | string)[] | null][]}} GraphRecord
  */
 
 export class Graph {
-  /** @param {GraphRecord} record @param {{kind: string, data: string}} weights */
-  constructor(record, weights) {
-    const numbers = decoded(weights);
+  /** @param {GraphRecord} record @param {Float32Array} numbers its weights, one after the other */
+  constructor(record, numbers) {
     let at = 0;
     /** @type {(Tensor | undefined)[]} */
     this.constants = new Array(record.size);
@@ -62,7 +62,7 @@ export class Graph {
         const place = node.outputs[i];
         const value = Array.isArray(found) ? found[i] : i === 0 ? found : undefined;
         const edit = edits === null ? undefined : edits.get(place);
-        values[place] = edit === undefined || value === undefined ? value : edited(value, edit);
+        values[place] = edit === undefined || value === undefined ? value : { ...value, data: edited(value.data, edit) };
       }
     }
     return values;
@@ -77,11 +77,15 @@ export class Graph {
   }
 }
 
-/** @param {Tensor} value @param {Edit} edit @returns {Tensor} */
-function edited(value, edit) {
-  const data = value.data.slice();
-  const given = typeof edit === "function" ? edit(data) : edit;
-  if (given.length !== data.length) throw new Error(`an edit has ${given.length} numbers, the value ${data.length}`);
-  for (let i = 0; i < data.length; i += 1) data[i] = given[i];
-  return { kind: value.kind, dims: value.dims, data };
+/** @template {Numbers} T @param {T} numbers @param {Edit} edit @returns {T} */
+export function edited(numbers, edit) {
+  const data = /** @type {T} */ (numbers.slice());
+  if (typeof edit === "function") {
+    const given = edit(data);
+    if (given.length !== data.length) throw new Error(`an edit has ${given.length} numbers, the value ${data.length}`);
+    for (let i = 0; i < data.length; i += 1) data[i] = given[i];
+    return data;
+  }
+  const size = data.length / edit.parts;
+  return /** @type {T} */ (edit.part < 0 ? data.fill(edit.value) : data.fill(edit.value, edit.part * size, (edit.part + 1) * size));
 }

@@ -1,10 +1,10 @@
 // @ts-check
-/** A model as a state machine: `{logits, state, seen} = machine.step(state, token)`. States are values: keep any of them. */
+/** A model as a state machine: `{logits, state, seen} = machine.stepWith(state, token, edits)`. States are values: keep any of them. */
 
 import { gradientOf } from "./backward.js";
-import { Graph } from "./graph.js";
+import { edited, Graph } from "./graph.js";
 import { Markov } from "./markov.js";
-import { bytesOf, copyOf, tensorFrom } from "./tensor.js";
+import { bytesOf, copyOf, decoded, tensorFrom } from "./tensor.js";
 import { makeTokenizer } from "./tokenizer.js";
 
 /** @typedef {import("./tensor.js").Tensor} Tensor */
@@ -16,7 +16,7 @@ import { makeTokenizer } from "./tokenizer.js";
 const AFTER = "after.";
 
 /** Names that every machine has. */
-class Described {
+export class Described {
   /** @param {ModelRecord} record */
   constructor(record) {
     this.record = record;
@@ -28,8 +28,14 @@ class Described {
     this.parameters = /** @type {number} */ (record.parameters);
     this.about = /** @type {{en: string, zh: string} | undefined} */ (record.about);
     this.vocab = makeTokenizer(record.tokenizer);
-    /** The token that stands before a text. */
-    this.first = /** @type {number} */ (record.first);
+    /** The places of each leaf that may be drawn; null: all. @type {Record<string, number[] | null> | null} */
+    this.known = null;
+    /** Tokens that it can read. */
+    this.most = /** @type {number} */ (record.context ?? Infinity);
+    /** The classes that it chooses from; null: it writes tokens. */
+    this.labels = /** @type {string[] | null} */ (record.labels);
+    /** The token that stands before a text; a classifier has none. */
+    this.first = /** @type {number | null} */ (record.labels ? null : record.first);
     this.initial = record.states.map((/** @type {any} */ leaf) => [leaf.name, tensorFrom(leaf)]);
   }
 
@@ -55,14 +61,49 @@ class Described {
     return Array.from(state, ([name, tensor]) => ({ name, tensor }));
   }
 
-  /** @param {State} _state @param {number} _token @param {Map<string, Edit>} _edits @returns {Step} */
+  /** Sets numbers of a leaf. @param {State} state @param {string} leaf @param {number} begin @param {number} end @param {number} value */
+  put(state, leaf, begin, end, value) {
+    /** @type {Tensor} */ (state.get(leaf)).data.fill(value, begin, end);
+  }
+
+  /** @param {State} _state @param {number} _token @param {Map<string, Edit>} _edits @returns {Step | Promise<Step>} */
   stepWith(_state, _token, _edits) {
     throw new Error("a machine has to say how it steps");
   }
 
-  /** @param {State} state @param {number} token @returns {Step} */
-  step(state, token) {
-    return this.stepWith(state, token, new Map());
+  /**
+   * |d loss_t / d x_s| for each s ≤ t: x_s is the vector that token s is read as, and loss_t is -log p(target) after
+   * token t. `states[0]` is the state before the first token.
+   * @param {State[]} _states @param {ArrayLike<number>} _tokens @param {number} _t @param {number} [_target]
+   * @returns {Float64Array | Promise<Float64Array>}
+   */
+  gradient(_states, _tokens, _t, _target) {
+    throw new Error("a machine has to say what its gradient is");
+  }
+
+  /** Some of the next steps, at least one. @param {State} state @param {number[]} tokens @param {Map<string, Edit>} edits @returns {Step[] | Promise<Step[]>} */
+  steps(state, tokens, edits) {
+    const step = this.stepWith(state, tokens[0], edits);
+    return step instanceof Promise ? step.then((done) => [done]) : [step];
+  }
+
+  /** The most probable token after a step. @param {Step} step */
+  chosen(step) {
+    return bestOf(step.logits, this.vocab.unknown);
+  }
+
+  /** The most probable tokens that follow a step. @param {Step} step @param {number} length @param {Map<string, Edit>} edits @returns {number[] | Promise<number[]>} */
+  future(step, length, edits) {
+    /** @type {number[]} */
+    const tokens = [];
+    while (tokens.length < length) {
+      const token = this.chosen(step);
+      tokens.push(token);
+      const next = this.stepWith(step.state, token, edits);
+      if (next instanceof Promise) return next.then(async (done) => [...tokens, ...(await this.future(done, length - tokens.length, edits))]);
+      step = next;
+    }
+    return tokens;
   }
 }
 
@@ -75,8 +116,12 @@ export class GraphMachine extends Described {
     this.opened = null;
   }
 
+  open() {
+    return new Graph(this.record.graph, decoded(this.record.weights));
+  }
+
   get graph() {
-    if (this.opened === null) this.opened = new Graph(this.record.graph, this.record.weights);
+    this.opened ??= this.open();
     return this.opened;
   }
 
@@ -90,7 +135,7 @@ export class GraphMachine extends Described {
 
   /**
    * One step with some observed values replaced, as a lens with `edit` does.
-   * @param {State} state @param {number} token @param {Map<string, Edit>} edits @returns {Step}
+   * @param {State} state @param {number} token @param {Map<string, Edit>} edits @returns {Step | Promise<Step>}
    */
   stepWith(state, token, edits) {
     const { graph } = this;
@@ -110,11 +155,7 @@ export class GraphMachine extends Described {
     };
   }
 
-  /**
-   * |d loss_t / d x_s| for each s ≤ t: x_s is the vector that token s is read as, and loss_t is -log p(target) after
-   * token t. `states[0]` is the state before the first token.
-   * @param {State[]} states @param {ArrayLike<number>} tokens @param {number} t @param {number} [target] @returns {Float64Array}
-   */
+  /** By reverse mode. @param {State[]} states @param {ArrayLike<number>} tokens @param {number} t @param {number} [target] @returns {Float64Array} */
   gradient(states, tokens, t, target = tokens[t + 1]) {
     return gradientOf(this, states[0], tokens, t, target).norms;
   }
@@ -136,7 +177,7 @@ export class TableMachine extends Described {
     data[data.length - 1] = token;
     const { known, p } = this.table.distribution(data);
     const edit = edits.get("markov.probabilities");
-    const shown = edit === undefined ? p : typeof edit === "function" ? edit(p) : edit;
+    const shown = edit === undefined ? p : edited(p, edit);
     const seen = new Map([
       ["markov.known", /** @type {Tensor} */ ({ kind: "i", dims: [1], data: Float64Array.of(known) })],
       ["markov.probabilities", /** @type {Tensor} */ ({ kind: "f", dims: [1, p.length], data: Float32Array.from(shown) })],
@@ -155,7 +196,7 @@ export class TableMachine extends Described {
    */
   gradient(states, tokens, t, target = tokens[t + 1]) {
     let state = states[0];
-    for (let s = Math.max(0, t - this.table.order); s <= t; s += 1) state = this.step(state, tokens[s]).state;
+    for (let s = Math.max(0, t - this.table.order); s <= t; s += 1) state = this.stepWith(state, tokens[s], new Map()).state;
     const context = /** @type {Tensor} */ (state.get("last_BK")).data;
     const norms = new Float64Array(t + 1);
     let before = Math.log(this.table.distribution(context, 0).p[target]);
@@ -168,11 +209,18 @@ export class TableMachine extends Described {
   }
 }
 
-/** @typedef {GraphMachine | TableMachine} Machine */
+/** @typedef {Described} Machine */
 
 /** @param {ModelRecord} record @returns {Machine} */
 export function makeMachine(record) {
   return record.table ? new TableMachine(record) : new GraphMachine(record);
+}
+
+/** @param {ArrayLike<number>} logits @param {number | null} never */
+export function bestOf(logits, never) {
+  let best = -1;
+  for (let i = 0; i < logits.length; i += 1) if (i !== never && (best < 0 || logits[i] > logits[best])) best = i;
+  return best;
 }
 
 /** Probabilities of logits. @param {ArrayLike<number>} logits @returns {Float64Array} */

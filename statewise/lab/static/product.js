@@ -66,11 +66,18 @@ function product(y, yAt, a, aAt, b, bAt, m, k, n) {
   const total = sums;
   for (let row = 0; row < m; row += 1) {
     for (let j = 0; j < n; j += 1) total[j] = 0;
-    for (let i = 0; i < k; i += 1) {
-      const scale = a[aAt + row * k + i];
-      if (scale === 0) continue;
-      const begin = bAt + i * n;
-      for (let j = 0; j < n; j += 1) total[j] += scale * b[begin + j];
+    const from = aAt + row * k;
+    let i = 0;
+    for (; i + 3 < k; i += 4) {
+      // Four rows at once: the sums are read and written a fourth as often.
+      const [s0, s1, s2, s3] = [a[from + i], a[from + i + 1], a[from + i + 2], a[from + i + 3]];
+      if (s0 === 0 && s1 === 0 && s2 === 0 && s3 === 0) continue;
+      const b0 = bAt + i * n, b1 = b0 + n, b2 = b1 + n, b3 = b2 + n;
+      for (let j = 0; j < n; j += 1) total[j] += s0 * b[b0 + j] + s1 * b[b1 + j] + (s2 * b[b2 + j] + s3 * b[b3 + j]);
+    }
+    for (; i < k; i += 1) {
+      const scale = a[from + i], begin = bAt + i * n;
+      if (scale !== 0) for (let j = 0; j < n; j += 1) total[j] += scale * b[begin + j];
     }
     for (let j = 0; j < n; j += 1) y[yAt + row * n + j] = total[j];
   }
@@ -86,18 +93,29 @@ export function matmul(node, [a, b]) {
   return y;
 }
 
-/** Four sums side by side, which a processor adds at once. @param {Numbers} a @param {number} aAt @param {Numbers} b @param {number} bAt @param {number} size */
-function dot(a, aAt, b, bAt, size) {
-  let [s0, s1, s2, s3] = [0, 0, 0, 0];
-  let i = 0;
-  for (; i + 3 < size; i += 4) {
-    s0 += a[aAt + i] * b[bAt + i];
-    s1 += a[aAt + i + 1] * b[bAt + i + 1];
-    s2 += a[aAt + i + 2] * b[bAt + i + 2];
-    s3 += a[aAt + i + 3] * b[bAt + i + 3];
+/** `y_j = alpha a · b_j`, four rows of `b` at once, so that a number of `a` is read once for all. @param {Numbers} y @param {number} yAt @param {number} alpha @param {Numbers} a @param {number} aAt @param {Numbers} b @param {number} k @param {number} n */
+function dots(y, yAt, alpha, a, aAt, b, k, n) {
+  let j = 0;
+  for (; j + 3 < n; j += 4) {
+    const b0 = j * k, b1 = b0 + k, b2 = b1 + k, b3 = b2 + k;
+    let s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    for (let i = 0; i < k; i += 1) {
+      const x = a[aAt + i];
+      s0 += x * b[b0 + i];
+      s1 += x * b[b1 + i];
+      s2 += x * b[b2 + i];
+      s3 += x * b[b3 + i];
+    }
+    y[yAt + j] = alpha * s0;
+    y[yAt + j + 1] = alpha * s1;
+    y[yAt + j + 2] = alpha * s2;
+    y[yAt + j + 3] = alpha * s3;
   }
-  for (; i < size; i += 1) s0 += a[aAt + i] * b[bAt + i];
-  return s0 + s1 + s2 + s3;
+  for (; j < n; j += 1) {
+    let sum = 0;
+    for (let i = 0; i < k; i += 1) sum += a[aAt + i] * b[j * k + i];
+    y[yAt + j] = alpha * sum;
+  }
 }
 
 /** @param {Node} node @param {Tensor[]} given @returns {Tensor} */
@@ -108,7 +126,7 @@ export function gemm(node, [a, b, c]) {
   const y = result(node, "f", [m, n]);
   const rows = transA ? Float32Array.from({ length: m * k }, (_, i) => a.data[Math.floor(i / k) + (i % k) * m]) : a.data;
   if (transB) {
-    for (let row = 0; row < m; row += 1) for (let j = 0; j < n; j += 1) y.data[row * n + j] = alpha * dot(rows, row * k, b.data, j * k, k);
+    for (let row = 0; row < m; row += 1) dots(y.data, row * n, alpha, rows, row * k, b.data, k, n);
   } else {
     product(y.data, 0, rows, 0, b.data, 0, m, k, n);
     if (alpha !== 1) for (let i = 0; i < y.data.length; i += 1) y.data[i] *= alpha;

@@ -1,18 +1,20 @@
 // @ts-check
 /** A text as one machine reads it: every state is kept, and only what follows a change is read again. */
 
-import { softmaxOf } from "./machine.js";
+import { bestOf, softmaxOf } from "./machine.js";
+import { count } from "./tensor.js";
 
 /** @typedef {import("./machine.js").Machine} Machine */
 /** @typedef {import("./machine.js").State} State */
 /** @typedef {import("./machine.js").Step} Step */
 /** @typedef {import("./graph.js").Edit} Edit */
+/** @typedef {import("./tensor.js").Tensor} Tensor */
 
 export class Reading {
   /** @param {Machine} machine */
   constructor(machine) {
     this.machine = machine;
-    /** Tokens: the first stands before the text. @type {number[]} */
+    /** Tokens: the first stands before the text (-1: there is none). @type {number[]} */
     this.tokens = [];
     /** The part of the text that each token stands for. @type {string[]} */
     this.texts = [];
@@ -22,12 +24,16 @@ export class Reading {
     this.edits = new Map();
     /** Where the state before a token was replaced by another. @type {Map<number, State>} */
     this.replaced = new Map();
+    /** Counts changes: what was asked before one is not kept. */
+    this.version = 0;
+    /** The reading that goes on. @type {Promise<boolean> | null} */
+    this.going = null;
   }
 
-  /** Sets the text; states of what stays the same are kept. @param {string} text */
+  /** Sets the text, as far as the model can read; states of what stays the same are kept. @param {string} text */
   write(text) {
-    const pieces = this.machine.vocab.pieces(text);
-    const tokens = [this.machine.first, ...pieces.map((piece) => piece.id)];
+    const pieces = this.machine.vocab.pieces(text).slice(0, this.machine.most - 1);
+    const tokens = [this.machine.first ?? -1, ...pieces.map((piece) => piece.id)];
     let same = 0;
     while (same < tokens.length && same < this.tokens.length && tokens[same] === this.tokens[same]) same += 1;
     this.tokens = tokens;
@@ -38,17 +44,32 @@ export class Reading {
   /** Steps from here on are computed again. @param {number} from */
   forget(from) {
     if (this.steps.length > from) this.steps.length = from;
+    this.version += 1;
   }
 
-  /** Reads on, for at most some milliseconds. @param {number} [milliseconds] @returns {boolean} whether all is read */
+  /** Reads on, for at most some milliseconds. @param {number} [milliseconds] @returns {Promise<boolean>} whether all is read */
   read(milliseconds = Infinity) {
-    const end = performance.now() + milliseconds;
-    while (this.steps.length < this.tokens.length) {
-      const t = this.steps.length;
-      this.steps.push(this.machine.stepWith(this.before(t), this.tokens[t], this.edits));
-      if (performance.now() > end) return this.steps.length === this.tokens.length;
+    this.going ??= this.advance(performance.now() + milliseconds).finally(() => {
+      this.going = null;
+    });
+    return this.going;
+  }
+
+  /** A machine of this page answers at once, another one later: then the text may have changed. @param {number} end */
+  async advance(end) {
+    if (!this.steps.length && this.machine.labels && this.machine.first === null) {
+      this.steps.push({ logits: new Float32Array(this.machine.labels.length), state: this.machine.start(), seen: new Map() });
     }
-    return true;
+    while (this.steps.length < this.tokens.length) {
+      const { version } = this, t = this.steps.length;
+      let until = t + 1;
+      while (until < this.tokens.length && !this.replaced.has(until)) until += 1;
+      const asked = this.machine.steps(this.before(t), this.tokens.slice(t, until), this.edits);
+      const steps = asked instanceof Promise ? await asked : asked;
+      if (version === this.version) this.steps.push(...steps);
+      if (performance.now() > end) break;
+    }
+    return this.steps.length === this.tokens.length;
   }
 
   /** The state that token t is read with. @param {number} t @returns {State} */
@@ -63,49 +84,48 @@ export class Reading {
     this.forget(t);
   }
 
-  /** -log2 p of token t, given those before it; the first has none. @param {number} t */
-  surprise(t) {
-    return t === 0 || t > this.steps.length ? NaN : -Math.log2(softmaxOf(this.steps[t - 1].logits)[this.tokens[t]]);
+  /** The class that is chosen at the end. */
+  get answer() {
+    return bestOf(this.steps[this.steps.length - 1].logits, null);
   }
 
-  /** That of each token. @returns {number[]} */
-  surprises() {
-    return this.tokens.map((_, t) => this.surprise(t));
+  /** -log2 p of token t, given those before it; the first has none. Of a classifier: of `answer`, after token t. @param {number} t @param {number} [answer] */
+  surprise(t, answer = this.machine.labels ? this.answer : this.tokens[t]) {
+    const step = this.steps[this.machine.labels ? t : t - 1];
+    return t === 0 || step === undefined ? NaN : -Math.log2(softmaxOf(step.logits)[answer]);
+  }
+
+  /** How much each symbol up to token t - 1 changes the loss of token t; of a classifier: up to token t, that of `answer`. @param {number} t */
+  async gradient(t) {
+    const { machine, tokens } = this;
+    if (machine.first !== null) return machine.gradient([machine.start()], tokens, t - 1, tokens[t]);
+    await this.read();
+    return Float64Array.of(0, ...(await machine.gradient([machine.start()], tokens.slice(1), t - 1, this.answer)));
+  }
+
+  /** That of each token. @param {number} [answer] @returns {number[]} */
+  surprises(answer = this.machine.labels ? this.answer : undefined) {
+    return this.tokens.map((_, t) => this.surprise(t, answer));
   }
 
   /** The most probable text that follows, token by token. @param {number} length @param {number} [from] after which token */
   continued(length, from = this.steps.length - 1) {
-    let { logits, state } = this.steps[from];
-    const tokens = [];
-    for (let i = 0; i < length; i += 1) {
-      const token = bestOf(logits, this.machine.vocab.unknown);
-      tokens.push(token);
-      ({ logits, state } = this.machine.stepWith(state, token, this.edits));
-    }
-    return tokens;
+    return this.machine.future(this.steps[from], Math.min(length, this.machine.most - 1 - from), this.edits);
   }
-}
-
-/** @param {ArrayLike<number>} logits @param {number | null} never */
-export function bestOf(logits, never) {
-  let best = -1;
-  for (let i = 0; i < logits.length; i += 1) if (i !== never && (best < 0 || logits[i] > logits[best])) best = i;
-  return best;
 }
 
 /** A number of a state: which leaf, which place in it; `list`: it belongs to a row of a list that grows. @typedef {{leaf: string, index: number, list: boolean}} Unit */
 
-/** The numbers that make up one column of a picture of the state: all of a fixed size, and the newest row of lists. @param {Machine} machine @param {number} [most] @returns {Unit[]} */
-export function unitsOf(machine, most = 160) {
+/** The numbers that make up one column of a picture of the state: all of a fixed size, and the newest row of lists. @param {Machine} machine @param {State} state after one token @param {number} [most] @returns {Unit[]} */
+export function unitsOf(machine, state, most = 160) {
   const start = machine.start();
-  const { state } = machine.step(start, machine.first);
   /** @type {Unit[]} */
   const units = [];
   const leaves = Array.from(state).filter(([, leaf]) => leaf.kind === "f");
   for (const [name, leaf] of leaves.length ? leaves : Array.from(state)) {
-    const list = leaf.data.length !== /** @type {any} */ (start.get(name)).data.length;
-    const rows = list ? leaf.dims[1] : 1;
-    for (let index = 0; index < leaf.data.length / rows; index += 1) units.push({ leaf: name, index, list });
+    const list = count(leaf.dims) !== count(/** @type {Tensor} */ (start.get(name)).dims);
+    const size = count(leaf.dims) / (list ? leaf.dims[1] : 1);
+    for (const index of machine.known?.[name] ?? Array(size).keys()) units.push({ leaf: name, index, list });
   }
   if (units.length <= most) return units;
   return Array.from({ length: most }, (_, i) => units[Math.floor((i * units.length) / most)]);
@@ -113,14 +133,19 @@ export function unitsOf(machine, most = 160) {
 
 /** How many numbers a state holds that could be drawn. @param {Machine} machine @param {State} state */
 export function sizeOf(machine, state) {
-  return machine.leaves(state).reduce((sum, { tensor }) => sum + (tensor.kind === "f" ? tensor.data.length : 0), 0);
+  return machine.leaves(state).reduce((sum, { tensor }) => sum + (tensor.kind === "f" ? count(tensor.dims) : 0), 0);
 }
 
 /** @param {Unit[]} units @param {State} state @returns {Float32Array} */
 export function columnOf(units, state) {
   return Float32Array.from(units, ({ leaf, index, list }) => {
-    const tensor = /** @type {import("./tensor.js").Tensor} */ (state.get(leaf));
-    const offset = list ? (tensor.data.length / tensor.dims[1]) * (tensor.dims[1] - 1) : 0;
-    return tensor.data[offset + index];
+    const { data, dims } = /** @type {Tensor} */ (state.get(leaf));
+    return data[index + (list ? data.length - count(dims) / dims[1] : 0)];
   });
+}
+
+/** The place of a unit among the numbers of its leaf. @param {Unit} unit @param {State} state */
+export function placeOf({ leaf, index, list }, state) {
+  const { dims } = /** @type {Tensor} */ (state.get(leaf));
+  return index + (list ? count(dims) - count(dims) / dims[1] : 0);
 }

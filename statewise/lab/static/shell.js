@@ -3,7 +3,7 @@
 
 import { currentLanguage, fill, make, named, say, setLanguage, translate } from "./dom.js";
 import { download } from "./download.js";
-import { makeMachine } from "./machine.js";
+import { equations } from "./math.js";
 import { VIEWS } from "./views.js";
 
 /** @typedef {import("./views.js").View} View */
@@ -38,7 +38,16 @@ async function unpacked(text) {
   return JSON.parse(await new Response(stream).text());
 }
 
+/** The colours of each theme, once they were asked for. @type {Map<string | undefined, any>} */
+const palettes = new Map();
+
 function palette() {
+  const name = document.documentElement.dataset.theme;
+  if (!palettes.has(name)) palettes.set(name, readPalette());
+  return palettes.get(name);
+}
+
+function readPalette() {
   const theme = getComputedStyle(document.documentElement);
   const colour = (/** @type {string} */ name) => theme.getPropertyValue(`--${name}`).trim();
   const names = ["paper", "ink", "quiet", "rule", "panel", "accent", "heat", "good"];
@@ -48,10 +57,14 @@ function palette() {
   };
 }
 
-/** What a view may ask of the page. @param {any} bundle */
-function makeLab(bundle) {
-  return {
-    models: bundle.models.map(makeMachine),
+/** Computes the models: here, by another engine, or on a server, which can do more. @typedef {{makeMachine: (record: any) => any, tools?: (lab: any) => any}} Engine */
+
+/** What a view may ask of the page. @param {any} bundle @param {Engine} engine */
+function makeLab(bundle, engine) {
+  const lab = {
+    models: bundle.models.map(engine.makeMachine),
+    /** Of a server. @type {any} */
+    live: null,
     extra: bundle.extra || {},
     t: translate,
     lang: currentLanguage,
@@ -72,6 +85,8 @@ function makeLab(bundle) {
       return make("div", { class: "export" }, ...formats.map(save));
     },
   };
+  if (engine.tools) lab.live = engine.tools(lab);
+  return lab;
 }
 
 /** A text to copy, with its button. @param {string} text @param {string} kind */
@@ -79,7 +94,12 @@ function copied(text, kind) {
   const block = make("pre", { class: kind, tabindex: 0 }, make("code", {}, text));
   const done = say({ en: "Copy", zh: "复制" });
   const press = async () => {
-    await navigator.clipboard.writeText(text);
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      getSelection()?.selectAllChildren(block); // a frame may not write there: then it is one key away
+      return;
+    }
     done.dataset.en = "Copied";
     done.dataset.zh = "已复制";
     done.textContent = translate({ en: "Copied", zh: "已复制" });
@@ -94,7 +114,7 @@ function explanation(view) {
     { class: "how" },
     make("summary", {}, say({ en: "How it is computed", zh: "如何计算" })),
     make("h3", {}, say({ en: "Equation", zh: "公式" })),
-    make("pre", { class: "equation", tabindex: 0 }, view.how.equation),
+    equations(view.how.equation),
     make("h3", {}, say({ en: "In Python", zh: "Python 代码" })),
     copied(view.how.code, "code"),
     make("h3", {}, say({ en: "The command that gives these numbers", zh: "得到这些数字的命令" })),
@@ -129,8 +149,14 @@ function viewer(views, lab, place) {
 
 /** @param {View[]} views @param {(id: string) => void} go */
 function navigation(views, go) {
+  // In a frame that holds its page as text, a link would lead to the page around it.
+  const follow = (/** @type {string} */ id) => (/** @type {MouseEvent} */ event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    go(id);
+  };
   const links = views.map((view, index) =>
-    make("a", { href: `#${view.id}` }, make("span", { class: "number" }, String(index + 1)), say(view.title)),
+    make("a", { href: `#${view.id}`, click: follow(view.id) }, make("span", { class: "number" }, String(index + 1)), say(view.title)),
   );
   const options = views.map((view) => make("option", { value: view.id, "data-en": view.title.en, "data-zh": view.title.zh }, translate(view.title)));
   const select = make("select", { ...named({ en: "View", zh: "视图" }), change: () => go(select.value) }, ...options);
@@ -173,7 +199,8 @@ function switches(changed) {
   return make("div", { class: "switches" }, language, theme);
 }
 
-async function start() {
+/** @param {Engine} engine */
+export async function start(engine) {
   const root = /** @type {HTMLElement} */ (document.getElementById("lab"));
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   // A page that embeds one view asks for its own language and theme: `lab.html?language=zh&theme=dark#touch`.
@@ -192,7 +219,7 @@ async function start() {
   const data = /** @type {HTMLElement} */ (document.getElementById("data"));
   const bundle = await unpacked(/** @type {string} */ (data.textContent));
   data.remove();
-  const lab = makeLab(bundle);
+  const lab = makeLab(bundle, engine);
   const views = VIEWS.filter((view) => (view.needs || []).every((key) => key in lab.extra) && (!view.needsModels || lab.models.length));
   const shell = viewer(views, lab, place);
   const go = (/** @type {string} */ id) => {
@@ -202,7 +229,7 @@ async function start() {
   header.append(switches(shell.update));
   if (asked.has("theme")) header.remove();
   else header.after(nav.element);
-  const route = () => nav.mark(shell.show(location.hash.slice(1)));
+  const route = () => nav.mark(shell.show(location.hash.slice(1) || root.dataset.view || ""));
   addEventListener("hashchange", () => {
     route();
     window.scrollTo(0, 0);
@@ -215,5 +242,3 @@ async function start() {
   route();
   document.documentElement.dataset.ready = "yes";
 }
-
-start();

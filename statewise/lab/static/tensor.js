@@ -105,7 +105,7 @@ export function spread(from, to) {
 }
 
 /** @param {string} text @returns {Uint8Array} */
-function bytesFrom(text) {
+export function bytesFrom(text) {
   const raw = atob(text);
   const bytes = new Uint8Array(raw.length);
   for (let i = 0; i < raw.length; i += 1) bytes[i] = raw.charCodeAt(i);

@@ -22,9 +22,9 @@ export function bytesText(bytes) {
   return `${size < 10 ? size.toFixed(2) : size < 100 ? size.toFixed(1) : Math.round(size)} ${unit}`;
 }
 
-/** @param {any} lab @returns {Machine[]} */
-export function languageModels(lab) {
-  return lab.models.filter((/** @type {any} */ machine) => machine.record.task === "language_model");
+/** The models that read what is typed: all but those of the question that is asked from further away. @param {any} lab @returns {Machine[]} */
+export function readers(lab) {
+  return lab.models.filter((/** @type {Machine} */ machine) => machine.labels === null || !lab.extra.ask);
 }
 
 /** A name with its year. @param {Machine} machine */
@@ -67,7 +67,7 @@ export function textBox(value, input, label = { en: "Text", zh: "文本" }, rows
 export function drawBars(place, machine, logits, { most = 8, labels = machine.record.labels, other = null } = {}) {
   const p = softmaxOf(logits);
   const q = other ? softmaxOf(other) : null;
-  const order = Array.from(p.keys()).sort((a, b) => Math.max(p[b], q ? q[b] : 0) - Math.max(p[a], q ? q[a] : 0)).slice(0, most);
+  const order = largest(q ? p.map((value, id) => Math.max(value, q[id])) : p, most);
   const rows = order.map((id) => {
     const bar = make("span", { class: "bar" });
     bar.style.width = `${100 * p[id]}%`;
@@ -80,10 +80,44 @@ export function drawBars(place, machine, logits, { most = 8, labels = machine.re
   return order.map((id) => [labels ? labels[id] : machine.vocab.label(id), p[id], ...(q ? [q[id]] : [])]);
 }
 
+/** The places of the largest numbers, the largest first. @param {Float64Array} values @param {number} most */
+function largest(values, most) {
+  /** @type {number[]} */
+  const order = [];
+  for (let id = 0; id < values.length; id += 1) {
+    if (order.length === most && values[id] <= values[order[most - 1]]) continue;
+    let at = order.length;
+    while (at > 0 && values[order[at - 1]] < values[id]) at -= 1;
+    order.splice(at, 0, id);
+    if (order.length > most) order.pop();
+  }
+  return order;
+}
+
 /** A colour as three numbers. @param {string} colour `#rrggbb` */
 export function channels(colour) {
   const number = Number.parseInt(colour.slice(1), 16);
   return [(number >> 16) & 255, (number >> 8) & 255, number & 255];
+}
+
+const SHADES = 255; // of each sign: a screen has no more between two colours
+/** @type {Map<string, Uint32Array>} */
+const shadesKnown = new Map();
+
+/** Pixels from the most negative number over 0 to the most positive one. @param {any} palette */
+function shadesOf(palette) {
+  const key = [palette.paper, palette.heat, palette.accent].join();
+  const known = shadesKnown.get(key);
+  if (known) return known;
+  const [paper, high, low] = [palette.paper, palette.heat, palette.accent].map(channels);
+  const made = new Uint8ClampedArray(4 * (2 * SHADES + 1));
+  for (let shade = -SHADES; shade <= SHADES; shade += 1) {
+    const to = shade < 0 ? low : high;
+    made.set([0, 1, 2].map((channel) => paper[channel] + (Math.abs(shade) / SHADES) * (to[channel] - paper[channel])), 4 * (SHADES + shade));
+    made[4 * (SHADES + shade) + 3] = 255;
+  }
+  shadesKnown.set(key, new Uint32Array(made.buffer));
+  return new Uint32Array(made.buffer);
 }
 
 /**
@@ -103,28 +137,41 @@ export function drawHeat(canvas, columns, palette, order = null) {
     return Math.abs(columns[Math.floor(at / rows)][order ? order[at % rows] : at % rows]);
   });
   const top = sizes.length ? sizes.sort()[Math.floor(0.98 * (sizes.length - 1))] || 1 : 1;
-  const [paper, high, low] = [palette.paper, palette.heat, palette.accent].map(channels);
-  for (let x = 0; x < columns.length; x += 1)
+  const shades = shadesOf(palette), pixels = new Uint32Array(image.data.buffer), scale = SHADES / top, wide = canvas.width;
+  for (let x = 0; x < columns.length; x += 1) {
+    const column = columns[x];
     for (let y = 0; y < rows; y += 1) {
-      const value = columns[x][order ? order[y] : y] / top;
-      const share = Math.min(1, Math.abs(value));
-      const to = value < 0 ? low : high;
-      const at = 4 * (y * canvas.width + x);
-      for (let channel = 0; channel < 3; channel += 1) image.data[at + channel] = paper[channel] + share * (to[channel] - paper[channel]);
-      image.data[at + 3] = 255;
+      const value = Math.round((order ? column[order[y]] : column[y]) * scale);
+      pixels[y * wide + x] = shades[SHADES + (value > SHADES ? SHADES : value < -SHADES ? -SHADES : value)];
     }
+  }
   context.putImageData(image, 0, 0);
   return top;
 }
 
-/** Calls `work` in the next frames until it says that all is done. @param {() => boolean} work */
+/** Calls `work` in the next frames until it says that all is done; never twice at a time. @param {() => Promise<boolean>} work */
 export function inFrames(work) {
-  let waiting = 0;
-  const frame = () => {
-    waiting = 0;
-    if (!work()) waiting = requestAnimationFrame(frame);
+  let [waiting, busy] = [false, false];
+  const frame = async () => {
+    [waiting, busy] = [false, true];
+    const done = await work().finally(() => {
+      busy = false;
+    });
+    if (!done || waiting) requestAnimationFrame(frame);
+    waiting = !done || waiting;
   };
   return () => {
-    if (!waiting) waiting = requestAnimationFrame(frame);
+    if (!waiting && !busy) requestAnimationFrame(frame);
+    waiting = true;
+  };
+}
+
+/** Work that may wait: an older call asks whether it is still the newest. @template {any[]} A @param {(isNewest: () => boolean, ...given: A) => Promise<void>} work */
+export function newest(work) {
+  let calls = 0;
+  return (/** @type {A} */ ...given) => {
+    calls += 1;
+    const own = calls;
+    return work(() => own === calls, ...given);
   };
 }

@@ -105,8 +105,8 @@ class _Routes:
         return answers[method]
 
 
-def make_app(service: Service) -> ASGIApp:
-    """The application of a server: `service.engine` may come later."""
+def make_app(service: Service, more: Sequence[Path] = ()) -> ASGIApp:
+    """The application of a server, with `more` paths of its own: `service.engine` may come later."""
 
     known: dict[bool, Any] = {}  # by whether the models are
 
@@ -117,7 +117,7 @@ def make_app(service: Service) -> ASGIApp:
         return as_json(known[loaded])
 
     described = Path("GET", "/openapi.json", describe, "This description")
-    return Gate(_Routes(service, [*PATHS, described]), service.spec)
+    return Gate(_Routes(service, [*PATHS, described, *more]), service.spec)
 
 
 _ERROR = {

@@ -45,6 +45,10 @@ def as_json(content: Any, *, status: int = 200, headers: Mapping[str, str] | Non
     return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 
+def as_html(text: str) -> Response:
+    return Response(text, media_type="text/html")
+
+
 def invalid(message: str, *, param: str | None = None, code: str | None = None) -> HttpError:
     return HttpError(400, message, param=param, code=code)
 

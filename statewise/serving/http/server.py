@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -17,7 +17,7 @@ import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from statewise.serving.base import AnyEngine
-from statewise.serving.http.app import make_app
+from statewise.serving.http.app import Path, make_app
 from statewise.serving.http.error import HttpError
 from statewise.serving.http.service import Service
 from statewise.serving.memory import prepare, settle
@@ -201,7 +201,11 @@ def listen(spec: ServingSpec) -> socket.socket:
 
 
 def serve(
-    spec: ServingSpec, listener: socket.socket, load: Callable[[], AnyEngine], ready: Callable[[AnyEngine], None]
+    spec: ServingSpec,
+    listener: socket.socket,
+    load: Callable[[], AnyEngine],
+    ready: Callable[[AnyEngine], None],
+    more: Sequence[Path] = (),
 ) -> int:
     """Serve until a signal or the engine's end. Returns an exit code: 128 and the signal's number, or 1.
 
@@ -220,7 +224,7 @@ def serve(
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
-                return runner.run(Server(spec, listener).run(load, settled))
+                return runner.run(Server(spec, listener, more).run(load, settled))
             finally:
                 for number in _SIGNALS:
                     signal.signal(number, signal.SIG_IGN)
@@ -231,13 +235,13 @@ def serve(
 class Server:
     """From the first connection to the last."""
 
-    def __init__(self, spec: ServingSpec, listener: socket.socket) -> None:
+    def __init__(self, spec: ServingSpec, listener: socket.socket, more: Sequence[Path] = ()) -> None:
         self._spec, self._listener = spec, listener
         self.service = Service(spec)
         protocol = type("BoundedProtocol", (Protocol,), {"__slots__": (), "seconds": spec.receive_seconds})
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
-                make_app(self.service),
+                make_app(self.service, more),
                 http=protocol,
                 ws="none",
                 lifespan="off",

@@ -24,7 +24,7 @@ const start = machine.start();
 const found = { names: machine.lens.length, logits: 0, state: 0, seen: 0, gradient: 0, edited: 0, bytes: 0 };
 let state = start;
 given.tokens.forEach((token, t) => {
-  const step = machine.step(state, token);
+  const step = machine.stepWith(state, token, new Map());
   state = step.state;
   found.logits = Math.max(found.logits, far(step.logits, given.logits[t]));
   for (const [name, values] of Object.entries(given.seen[t] || {})) {

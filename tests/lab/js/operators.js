@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { backward, flow, recorded } from "../../../statewise/lab/static/backward.js";
 import { Graph } from "../../../statewise/lab/static/graph.js";
 import { OPERATORS } from "../../../statewise/lab/static/operator.js";
-import { tensorFrom } from "../../../statewise/lab/static/tensor.js";
+import { decoded, tensorFrom } from "../../../statewise/lab/static/tensor.js";
 
 const STEP = 1e-3;
 const { cases } = JSON.parse(readFileSync(process.argv[2], "utf-8"));
@@ -45,7 +45,7 @@ const reversed = (graph, feed, differentiable) => {
 };
 
 const found = cases.map(({ record, feed, differentiable }) => {
-  const graph = new Graph(record.graph, record.weights);
+  const graph = new Graph(record.graph, decoded(record.weights));
   const given = new Map(Object.entries(feed).map(([name, one]) => [name, tensorFrom(one)]));
   const values = graph.run(given, null, true);
   const outputs = Object.fromEntries(graph.outputs.map(([name, place]) => [name, { dims: values[place].dims, data: Array.from(values[place].data, (x) => (Number.isFinite(x) ? x : String(x))) }]));

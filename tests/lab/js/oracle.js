@@ -23,7 +23,7 @@ for (const { name, record, model, tokens } of cases) {
   let [error, own, other] = [0, 0, 0];
   for (const token of tokens) {
     let clock = performance.now();
-    const step = machine.step(state, token);
+    const step = machine.stepWith(state, token, new Map());
     own += performance.now() - clock;
     clock = performance.now();
     const out = await session.run({ tokens: new ort.Tensor("int64", BigInt64Array.of(BigInt(token)), [1]), ...theirs });

@@ -4,7 +4,7 @@
 import { chart } from "../chart.js";
 import { button, fill, make, say, slider } from "../dom.js";
 import { softmaxOf } from "../machine.js";
-import { bytesText, titleOf } from "../widget.js";
+import { bytesText, newest, titleOf } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
 /** @typedef {{distance: number, text: string, label: string}} Passage */
@@ -22,7 +22,7 @@ export const askView = {
     zh: "国名只在开头出现一次，之后还会提到别的国家。移动滑块：提问之前隔的词越来越多。窗口模型只在窗口够得着时知道；Elman 网络始终没学会记住国名；门控、列表和矩阵仍然记得，但所用字节数相差很大。",
   },
   how: {
-    equation: "p(language | passage) = softmax(head(s_T)),   distance = words from the country to the answer",
+    equation: "p(language | passage) = softmax(head(s_T))   distance = \"words from the country to the answer\"",
     code: 'from statewise.data.embedded import passages\n\nrow = passages(distance=64).held[0]\nprint(row.text, "→", row.label)',
     command: "statewise compare passages",
   },
@@ -39,19 +39,21 @@ export const askView = {
     const curves = make("div", {});
     /** @type {(string | number)[][]} */
     let rows = [];
-    const draw = () => {
+    const draw = newest(async (isNewest) => {
       const among = passages.filter((one) => one.distance === distances[at]);
       const passage = among[turn % among.length];
       shown.textContent = `${passage.text} …`;
-      const answers = machines.map((machine) => {
+      const answer = async (/** @type {Machine} */ machine) => {
         // The classifiers read the words alone, without a token before them.
         let step = { state: machine.start(), logits: /** @type {ArrayLike<number>} */ ([]) };
-        for (const token of machine.vocab.encode(passage.text)) step = machine.step(step.state, token);
+        for (const token of machine.vocab.encode(passage.text)) step = await machine.stepWith(step.state, token, new Map());
         const p = softmaxOf(step.logits);
         const best = p.indexOf(Math.max(...p));
         const labels = /** @type {string[]} */ (machine.record.labels);
         return { machine, answer: labels[best], p: p[labels.indexOf(passage.label)], bytes: machine.bytes(step.state) };
-      });
+      };
+      const answers = await Promise.all(machines.map(answer));
+      if (!isNewest()) return;
       rows = [["model", "answer", "probability of the right answer", "bytes of state"], ...answers.map(({ machine, answer, p, bytes }) => [machine.name, answer, p, bytes])];
       const head = [{ en: "model", zh: "模型" }, { en: "answer", zh: "回答" }, { en: `p(${passage.label})`, zh: `p(${passage.label})` }, { en: "remembers", zh: "记住" }, { en: "right, of 250 passages", zh: "正确率（250 段）" }];
       fill(
@@ -85,7 +87,7 @@ export const askView = {
       }));
       const width = Math.max(300, Math.min(900, curves.clientWidth || 640));
       fill(curves, chart({ width, height: 260, title: lab.t({ en: "Right answers by distance", zh: "正确率与距离" }), x: { label: lab.t({ en: "words between", zh: "间隔词数" }), log: true, min: distances[0], max: distances[distances.length - 1], ticks: distances, show: String }, y: { label: "%", min: 0, max: 100 }, series, marks: [{ x: distances[at] }] }));
-    };
+    });
     const bar = slider({ label: { en: "Words between the country and the answer", zh: "国名与答案之间的词数" }, min: 0, max: distances.length - 1, step: 1, value: at, show: (i) => String(distances[i]), input: (i) => { at = i; draw(); } });
     const next = button({ en: "Another passage", zh: "换一段" }, () => {
       turn += 1;

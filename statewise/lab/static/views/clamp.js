@@ -5,7 +5,7 @@ import { chart } from "../chart.js";
 import { fill, make, say, slider } from "../dom.js";
 import { futures } from "../futures.js";
 import { Reading } from "../reading.js";
-import { languageModels, oneModel, textBox, visible } from "../widget.js";
+import { readers, newest, oneModel, textBox, visible } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
 
@@ -26,13 +26,13 @@ export const clampView = {
     zh: "把 LSTM 的遗忘门固定为 1：它无法遗忘，预测很快变差。固定为 0：它只剩下最近一个符号。也可以选择 Transformer 的注意力权重，关掉一个头：哪个头更重要？",
   },
   how: {
-    equation: "f_t = σ(W x_t + U h_{t−1} + b)   is replaced by   f_t = v   at every step",
+    equation: "f_t = σ(W x_t + U h_{t−1} + b)   \"is replaced by\"   f_t = v   \"at every step\"",
     code: "import torch\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\ntokens_T = run.specimens(text=\"To be, or not to be\").tokens_T\nwith sw.lens(\"*forget_gate\", edit=lambda name, f: torch.ones_like(f)):\n    logits_BTV, state = run.model(tokens_T[None])",
     command: "statewise inspect shakespeare-lstm intervene",
   },
   /** @param {HTMLElement} root @param {any} lab */
   mount(root, lab) {
-    const machines = languageModels(lab).filter((machine) => machine.lens.length);
+    const machines = readers(lab).filter((machine) => machine.lens.length);
     let machine = machines.find((one) => one.kind === "lstm") || machines[0];
     let text = machine.record.example || "";
     let name = "";
@@ -45,13 +45,15 @@ export const clampView = {
     const options = make("div", { class: "controls" });
     /** @type {(string | number)[][]} */
     let rows = [];
+    const seen = () => old.steps[old.steps.length - 1].seen;
     /** Parts that can be held alone: heads of attention, units of a vector. */
     const parts = () => {
-      const { dims } = /** @type {import("../tensor.js").Tensor} */ (old.steps[0].seen.get(name));
-      return dims.length > 1 ? dims[1] : 1;
+      const value = seen().get(name);
+      return value && value.dims.length > 1 ? value.dims[1] : 1;
     };
     const draw = () => {
-      const surprises = [old, changed].map((one) => one.surprises().slice(1));
+      const answer = machine.labels ? old.answer : undefined; // the same class before and after
+      const surprises = [old, changed].map((one) => one.surprises(answer).slice(1));
       const high = Math.max(4, ...surprises.flat().filter(Number.isFinite));
       const series = surprises.map((values, index) => ({
         name: lab.t(index ? { en: "clamped", zh: "固定后" } : { en: "as trained", zh: "原样" }),
@@ -64,26 +66,15 @@ export const clampView = {
       rows = [["t", "symbol", "bits as trained", "bits clamped"], ...surprises[0].map((one, t) => [t + 1, visible(old.texts[t + 1]), one, surprises[1][t]])];
       two.draw(old, changed);
     };
-    const hold = () => {
-      const count = parts();
-      changed.edits = new Map([
-        [
-          name,
-          (numbers) => {
-            const next = numbers.slice();
-            const size = next.length / count;
-            if (part < 0) next.fill(value);
-            else next.fill(value, part * size, (part + 1) * size);
-            return next;
-          },
-        ],
-      ]);
+    const hold = newest(async (isNewest) => {
+      changed.edits = new Map([[name, { value, part, parts: parts() }]]);
       changed.forget(0);
-      changed.read();
-      draw();
-    };
+      await changed.read();
+      if (isNewest()) draw();
+    });
     const choose = () => {
-      const names = machine.lens.filter((one) => old.steps[0].seen.get(one)?.kind === "f").sort((a, b) => rank(a) - rank(b));
+      const names = machine.lens.filter((one) => seen().get(one)?.kind === "f").sort((a, b) => rank(a) - rank(b));
+      if (!names.length) return; // a classifier that has read nothing
       name = names.includes(name) ? name : names[0];
       const list = make("select", { change: () => { name = list.value; part = -1; choose(); hold(); } }, ...names.map((one) => make("option", { value: one }, one)));
       list.value = name;
@@ -92,15 +83,19 @@ export const clampView = {
       const level = slider({ label: { en: "Held at", zh: "固定为" }, min: -1, max: 1, step: 0.05, value, show: (at) => at.toFixed(2), input: (at) => { value = at; hold(); } });
       fill(options, pickModel, make("label", { class: "pick" }, say({ en: "Observed value", zh: "观测值" }), list), which.element, level.element);
     };
-    const fresh = () => {
-      [old, changed] = [new Reading(machine), new Reading(machine)];
-      for (const one of [old, changed]) {
-        one.write(text);
-        one.read();
-      }
+    const fresh = newest(async (isNewest) => {
+      const both = [new Reading(machine), new Reading(machine)];
+      for (const one of both) one.write(text);
+      for (const one of both) await one.read();
+      if (!isNewest()) return;
+      [old, changed] = both;
       choose();
-      hold();
-    };
+      await hold();
+    });
+    const again = newest(async (isNewest) => {
+      for (const one of [old, changed]) await one.read();
+      if (isNewest()) draw();
+    });
     const pickModel = oneModel(machines, machine.name, (next) => {
       machine = next;
       part = -1;
@@ -110,12 +105,11 @@ export const clampView = {
     const typed = textBox(text, (next) => {
       text = next;
       for (const one of [old, changed]) one.write(text);
-      for (const one of [old, changed]) one.read();
-      draw();
+      again();
     });
     const panel = make("div", { class: "panel" }, make("h3", {}, say({ en: "Surprise", zh: "意外度" })), curves, facts, lab.exports("clamp", () => ({ svg: /** @type {any} */ (curves.querySelector("svg")), rows })));
     root.append(typed.element, options, make("div", { class: "panels" }, panel, two.element));
     fresh();
-    return { update: draw };
+    return { update: () => void (old.steps.length && draw()) };
   },
 };

@@ -2,8 +2,9 @@
 /** View 3: the past lights up by gradient, for the prediction under the pointer. */
 
 import { make, named, say } from "../dom.js";
+import { mixed, textPicture } from "../picture.js";
 import { Reading } from "../reading.js";
-import { bytesText, channels, inFrames, languageModels, severalModels, textBox, titleOf, visible } from "../widget.js";
+import { bytesText, inFrames, readers, severalModels, textBox, titleOf, visible } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
 
@@ -20,6 +21,12 @@ export function reach(norms) {
     sum += norms[norms.length - count];
   }
   return count;
+}
+
+/** Of the largest, for the symbols of the text: the first norm is of what stands before it. @param {ArrayLike<number>} norms */
+function sharesOf(norms) {
+  const own = Array.from(norms).slice(1), top = Math.max(0, ...own);
+  return own.map((norm) => (top > 0 ? norm / top : 0));
 }
 
 /** @param {Machine} machine @param {any} lab @param {(t: number) => void} pick */
@@ -47,32 +54,37 @@ function row(machine, lab, pick) {
     });
     letters.replaceChildren(...buttons);
   };
-  const draw = (/** @type {number} */ asked) => {
-    const t = Math.min(asked, reading.tokens.length - 1);
+  const draw = async (/** @type {number} */ asked) => {
+    const t = Math.min(asked, reading.tokens.length - 1), { version } = reading;
     if (t < 1) return;
-    const norms = known.get(t) || machine.gradient([machine.start()], reading.tokens, t - 1, reading.tokens[t]);
+    const norms = known.get(t) || (await reading.gradient(t));
+    await reading.read();
+    if (version !== reading.version || shown !== asked) return;
     known.set(t, norms);
-    let top = 0;
-    for (let s = 1; s < norms.length; s += 1) top = Math.max(top, norms[s]);
-    const [paper, heat] = [lab.palette.paper, lab.palette.heat].map(channels);
+    const shares = sharesOf(norms), { paper, heat } = lab.palette;
     buttons.forEach((one, index) => {
-      const share = index + 1 < norms.length && top > 0 ? norms[index + 1] / top : 0;
-      one.style.background = share > 0.01 ? `rgb(${paper.map((from, i) => Math.round(from + 0.75 * share * (heat[i] - from))).join()})` : "";
+      const share = shares[index] || 0;
+      one.style.background = share > 0.01 ? mixed(paper, heat, 0.75 * share) : "";
       one.setAttribute("aria-pressed", String(index + 1 === t));
       one.tabIndex = index + 1 === t ? 0 : -1;
     });
-    reading.read();
     const surprise = reading.surprise(t);
     const near = reach(norms.subarray(1));
-    const said = lab.t({
+    const said = machine.labels ? lab.t({
+      en: `“${machine.labels[reading.answer]}” has ${surprise.toFixed(2)} bit after “${visible(reading.texts[t])}” · 90 % of the gradient lies in the last ${near} symbols`,
+      zh: `读完“${visible(reading.texts[t])}”后，“${machine.labels[reading.answer]}”的意外度为 ${surprise.toFixed(2)} bit · 90% 的梯度落在最近 ${near} 个符号上`,
+    }) : lab.t({
       en: `predicts “${visible(reading.texts[t])}” with ${surprise.toFixed(2)} bit · 90 % of the gradient lies in the last ${near} symbols · remembers ${bytesText(machine.bytes(reading.before(t)))}`,
       zh: `预测“${visible(reading.texts[t])}”，意外度 ${surprise.toFixed(2)} bit · 90% 的梯度落在最近 ${near} 个符号上 · 记住 ${bytesText(machine.bytes(reading.before(t)))}`,
     });
     facts.textContent = said;
   };
-  const picture = (/** @type {number} */ t) => ({ rows: [["position", "symbol", "gradient norm"], ...Array.from(known.get(t) || [], (value, s) => [s, reading.texts[s], value])] });
+  const picture = (/** @type {number} */ t) => ({
+    svg: textPicture(reading.texts.slice(1).map((text) => visible(text).replace("␣", " ")), sharesOf(known.get(t) || []), t - 1, lab.palette, lab.t({ en: `Gradient by ${machine.name}`, zh: `${machine.name} 的梯度` })),
+    rows: [["position", "symbol", "gradient norm"], ...Array.from(known.get(t) || [], (value, s) => [s, reading.texts[s], value])],
+  });
   let shown = 1;
-  const element = make("article", { class: "panel" }, make("h3", {}, titleOf(machine)), letters, facts, lab.exports(`gradient-${machine.name}`, () => picture(shown), ["csv"]));
+  const element = make("article", { class: "panel" }, make("h3", {}, titleOf(machine)), letters, facts, lab.exports(`gradient-${machine.name}`, () => picture(shown)));
   return { element, write, draw: (/** @type {number} */ t) => draw((shown = t)), length: () => reading.tokens.length };
 }
 
@@ -85,13 +97,13 @@ export const hoverView = {
     zh: "指向一个字母，或用方向键移动。前面的字母颜色越深，对这个字母的预测影响越大。比较各模型能回溯多远：马尔可夫链有明确的边界，循环神经网络逐渐衰减，注意力可以跳跃。",
   },
   how: {
-    equation: "g_s = ‖ ∂ (−log p(x_t | x_1 … x_{t−1})) / ∂ e(x_s) ‖,   s < t\n(Markov: |log p_k − log p_{k−1}| for the k-th newest symbol)",
+    equation: "g_s = ‖ ∂ (−log p(x_t | x_1 … x_{t−1})) / ∂ e(x_s) ‖   s < t\n\"Markov:\" |log p_k − log p_{k−1}| \"for the\" k\"-th newest symbol\"",
     code: "from torch.nn import functional as F\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\ntokens_T = run.specimens(text=\"To be, or not to be\").tokens_T\ninputs = []  # vectors of the symbols, whose gradients are kept\nrun.model.embedding.register_forward_hook(lambda module, given, x: inputs.append(x) or x.retain_grad())\nlogits_BTV, _ = run.model(tokens_T[None, :-1])\nF.cross_entropy(logits_BTV[0, -1], tokens_T[-1]).backward()\nprint(inputs[0].grad.norm(dim=-1))",
     command: "statewise inspect shakespeare-lstm gradient",
   },
   /** @param {HTMLElement} root @param {any} lab */
   mount(root, lab) {
-    const machines = languageModels(lab);
+    const machines = readers(lab);
     const first = machines.filter((machine) => FIRST.includes(machine.name));
     const chosen = new Set((first.length ? first : machines.slice(0, 4)).map((machine) => machine.name));
     let text = (machines[0].record.example || "").slice(0, 160);
@@ -99,11 +111,11 @@ export const hoverView = {
     const rows = new Map();
     let t = Math.max(1, Math.min(text.length, 110));
     let drawn = new Set();
-    const go = inFrames(() => {
+    const go = inFrames(async () => {
       const next = [...chosen].find((name) => !drawn.has(name));
       if (next === undefined) return true;
-      rows.get(next)?.draw(t);
       drawn.add(next);
+      await rows.get(next)?.draw(t);
       return drawn.size >= chosen.size;
     });
     const pick = (/** @type {number} */ next) => {

@@ -3,10 +3,10 @@
 
 import { button, make, named, slider } from "../dom.js";
 import { Reading, columnOf, sizeOf, unitsOf } from "../reading.js";
-import { bytesText, drawBars, drawHeat, inFrames, languageModels, severalModels, textBox, titleOf, visible } from "../widget.js";
+import { bytesText, drawBars, drawHeat, inFrames, readers, severalModels, textBox, titleOf, visible } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
-/** @typedef {{element: HTMLElement, reading: Reading, draw: () => void, read: (text: string, milliseconds: number) => boolean}} Card */
+/** @typedef {{element: HTMLElement, reading: Reading, draw: () => void, read: (text: string, milliseconds: number) => Promise<boolean>}} Card */
 
 const FIRST = ["markov", "elman", "lstm", "transformer", "ttt_linear"];
 const BEST = 16; // units that are drawn where they are sorted
@@ -40,7 +40,8 @@ function correlation(a, b) {
 /** One model's part of the view. @param {Machine} machine @param {any} lab @param {{t: number, mask: number[] | null, pick: (t: number) => void}} shared @returns {Card} */
 function card(machine, lab, shared) {
   const reading = new Reading(machine);
-  const units = unitsOf(machine);
+  /** @type {import("../reading.js").Unit[]} */
+  let units = [];
   const bars = make("div", { class: "next" });
   const canvas = make("canvas", { class: "heat", role: "img", tabindex: 0, ...named({ en: `State of ${machine.name} over time: one row a unit`, zh: `${machine.name} 的状态随时间的变化：每行一个单元` }) });
   const cursor = make("span", { class: "cursor" });
@@ -72,11 +73,12 @@ function card(machine, lab, shared) {
   const draw = () => {
     const t = Math.min(shared.t, reading.steps.length - 1);
     if (t < 0) return;
+    if (!units.length && (machine.first !== null || t > 0)) units = unitsOf(machine, reading.steps[reading.steps.length - 1].state);
     while (columns.length > reading.steps.length) columns.pop();
     for (let s = 0; s < reading.steps.length; s += 1) if (!columns[s] || s >= redrawn) columns[s] = columnOf(units, reading.steps[s].state);
     redrawn = reading.steps.length;
     sort();
-    drawHeat(canvas, columns, lab.palette, order);
+    if (units.length) drawHeat(canvas, columns, lab.palette, order);
     cursor.style.left = `${(100 * (t + 0.5)) / columns.length}%`;
     drawBars(bars, machine, reading.steps[t].logits);
     const { state } = reading.steps[t];
@@ -84,7 +86,8 @@ function card(machine, lab, shared) {
     const surprise = reading.surprise(t);
     const said = [
       `${lab.t({ en: "remembers", zh: "记住" })} ${bytesText(machine.bytes(state))}`,
-      Number.isFinite(surprise) ? `${lab.t({ en: "surprise", zh: "意外度" })} ${surprise.toFixed(2)} bit` : "",
+      machine.labels ? `${lab.t({ en: "answers", zh: "回答" })} “${machine.labels[reading.answer]}”` : Number.isFinite(surprise) ? `${lab.t({ en: "surprise", zh: "意外度" })} ${surprise.toFixed(2)} bit` : "",
+      reading.tokens.length === machine.most ? lab.t({ en: `reads ${machine.most} symbols and no more`, zh: `最多读 ${machine.most} 个符号` }) : "",
       size > units.length ? `${units.length} / ${size.toLocaleString("en")} ${lab.t({ en: "numbers drawn", zh: "个数被画出" })}` : "",
     ];
     facts.textContent = said.filter(Boolean).join(" · ");
@@ -139,13 +142,13 @@ export const stepView = {
     zh: "输入一个字母：每个模型更新自己的状态，并给出下一个符号的概率。比较字节数：Transformer 的列表随每个符号增长，其他模型的状态大小不变。按“寻找引号内的单元”：最上面一行就是与 ` 和 ' 之间的引文最吻合的单元。",
   },
   how: {
-    equation: "y_t, s_t = model(x_t, s_{t−1})\np(x_{t+1} | x_1 … x_t) = softmax(y_t)\nsurprise_t = −log₂ p(x_t | x_1 … x_{t−1})",
+    equation: "y_t, s_t = model(x_t, s_{t−1})\np(x_{t+1} | x_1 … x_t) = softmax(y_t)\n\"surprise\"_t = −log₂ p(x_t | x_1 … x_{t−1})",
     code: 'import statewise as sw\n\nrun = sw.load("shakespeare-lstm")\nat = run.begin("To be, or not")\nprint(sw.state_bytes(at.state))',
     command: "statewise lab --open",
   },
   /** @param {HTMLElement} root @param {any} lab */
   mount(root, lab) {
-    const machines = languageModels(lab);
+    const machines = readers(lab);
     const known = machines.filter((machine) => FIRST.includes(machine.name));
     const chosen = new Set((known.length ? known : machines.slice(0, 5)).map((machine) => machine.name));
     let text = machines[0].record.example || "";
@@ -163,12 +166,9 @@ export const stepView = {
       time.set(shared.t);
       for (const name of chosen) cards.get(name)?.draw();
     }
-    const go = inFrames(() => {
-      let done = true;
-      for (const name of chosen) {
-        const one = /** @type {Card} */ (cards.get(name));
-        done = one.read(text, 8) && done;
-      }
+    const go = inFrames(async () => {
+      const read = await Promise.all(Array.from(chosen, (name) => /** @type {Card} */ (cards.get(name)).read(text, 8)));
+      const done = read.every(Boolean);
       for (const name of chosen) cards.get(name)?.draw();
       root.dataset.read = done ? "yes" : "no";
       return done;

@@ -3,20 +3,15 @@
 
 import { button, fill, make, named, say, slider } from "../dom.js";
 import { futures } from "../futures.js";
-import { Reading, columnOf, unitsOf } from "../reading.js";
-import { bytesText, channels, languageModels, oneModel, textBox, visible } from "../widget.js";
+import { mixed, unitPicture } from "../picture.js";
+import { Reading, columnOf, placeOf, unitsOf } from "../reading.js";
+import { count } from "../tensor.js";
+import { bytesText, readers, newest, oneModel, textBox, visible } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
 /** @typedef {import("../machine.js").State} State */
 
 const STEP = 0.1;
-
-/** @param {any} palette @param {number} value @param {number} top */
-function colour(palette, value, top) {
-  const [paper, to] = [palette.paper, value < 0 ? palette.accent : palette.heat].map(channels);
-  const share = Math.min(1, Math.abs(value) / top);
-  return `rgb(${paper.map((from, i) => Math.round(from + share * (to[i] - from))).join()})`;
-}
 
 export const touchView = {
   id: "touch",
@@ -27,13 +22,13 @@ export const touchView = {
     zh: "模型对文本所知道的一切都在这些数字里。上下拖动一个方格，或按方向键：预测随之改变。粘贴另一段文本的状态：模型会像读过那段文本一样继续。",
   },
   how: {
-    equation: "s' = s with s'[i] = v\ny, s'' = model(x, s')        (the future depends on the past through s alone)",
+    equation: "s' = s \"with\" s'[i] = v\ny, s'' = model(x, s')        \"the future depends on the past through\" s \"alone\"",
     code: "import torch\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\nat = run.begin(\"To be, or not\")\nlayer = at.state.layers[0]\nerased = layer._replace(c_BD=layer.c_BD.index_fill(1, torch.tensor([7]), 0.0))\nlogits_BV, _ = run.model.step(at.token_B, at.state._replace(layers=(erased,)))",
     command: "statewise lab --open",
   },
   /** @param {HTMLElement} root @param {any} lab */
   mount(root, lab) {
-    const machines = languageModels(lab);
+    const machines = readers(lab);
     let machine = machines.find((one) => one.kind === "lstm") || machines[0];
     let text = (machine.record.example || "").slice(0, 90);
     let other = (machine.record.example || "").slice(-60);
@@ -49,23 +44,21 @@ export const touchView = {
     const two = futures(lab);
     const top = () => Math.max(0.5, ...columnOf(units, state).map(Math.abs));
     /** Reads the last token of the text from the changed state. */
-    const compute = () => {
-      changed.edits = old.edits;
-      changed.replace(changed.tokens.length - 1, state);
-      changed.read();
-      two.draw(old, changed);
+    const compute = newest(async (isNewest) => {
       tell();
-    };
+      changed.edits = old.edits;
+      changed.replace(changed.tokens.length - 1, machine.clone(state));
+      await changed.read();
+      if (isNewest()) await two.draw(old, changed);
+    });
     const tell = () => {
       const unit = units[chosen];
       const value = columnOf([unit], state)[0];
       about.textContent = `${unit.leaf}[${unit.index}] = ${value.toFixed(3)} · ${lab.t({ en: "the state has", zh: "状态共" })} ${bytesText(machine.bytes(state))}`;
     };
     const set = (/** @type {number} */ index, /** @type {number} */ value) => {
-      const { leaf, index: at, list } = units[index];
-      const tensor = /** @type {import("../tensor.js").Tensor} */ (state.get(leaf));
-      const offset = list ? (tensor.data.length / tensor.dims[1]) * (tensor.dims[1] - 1) : 0;
-      tensor.data[offset + at] = value;
+      const at = placeOf(units[index], state);
+      machine.put(state, units[index].leaf, at, at + 1, value);
       paint();
       compute();
     };
@@ -73,7 +66,7 @@ export const touchView = {
       const [column, most, palette] = [columnOf(units, state), top(), lab.palette];
       Array.from(grid.children).forEach((cell, i) => {
         const one = /** @type {HTMLButtonElement} */ (cell);
-        one.style.background = colour(palette, column[i], most);
+        one.style.background = mixed(palette.paper, column[i] < 0 ? palette.accent : palette.heat, Math.min(1, Math.abs(column[i]) / most));
         one.setAttribute("aria-pressed", String(i === chosen));
         one.tabIndex = i === chosen ? 0 : -1;
         one.setAttribute("aria-label", `${units[i].leaf}[${units[i].index}] ${column[i].toFixed(2)}`);
@@ -107,51 +100,52 @@ export const touchView = {
     /** Of lists that grow: a row of each can be erased. */
     const rows = () => {
       const lists = machine.leaves(state).filter(({ name, tensor }) => tensor.kind === "f" && units.some((unit) => unit.leaf === name && unit.list));
-      const count = lists.length ? lists[0].tensor.dims[1] : 0;
-      if (!count) return fill(erase);
-      let at = count - 1;
+      const held = lists.length ? lists[0].tensor.dims[1] : 0;
+      if (!held) return fill(erase);
+      let at = held - 1;
       const show = (/** @type {number} */ t) => `${t}: “${visible(old.texts[t] || "")}”`;
-      const pick = slider({ label: { en: "Row of the list", zh: "列表的行" }, min: 0, max: count - 1, step: 1, value: at, show, input: (t) => (at = t) });
+      const pick = slider({ label: { en: "Row of the list", zh: "列表的行" }, min: 0, max: held - 1, step: 1, value: at, show, input: (t) => (at = t) });
       const press = button({ en: "Erase this row (keys and values 0)", zh: "清除这一行（键与值置 0）" }, () => {
-        for (const { tensor } of lists) {
-          const size = tensor.data.length / tensor.dims[1];
-          tensor.data.fill(0, at * size, (at + 1) * size);
+        for (const { name, tensor } of lists) {
+          const size = count(tensor.dims) / tensor.dims[1];
+          machine.put(state, name, at * size, (at + 1) * size, 0);
         }
         paint();
         compute();
       });
       fill(erase, make("div", { class: "controls" }, pick.element, press));
     };
-    const fresh = () => {
-      [old, changed] = [new Reading(machine), new Reading(machine)];
-      for (const one of [old, changed]) {
-        one.write(text);
-        one.read();
-      }
+    const fresh = newest(async (isNewest) => {
+      const both = [new Reading(machine), new Reading(machine)];
+      for (const one of both) one.write(text);
+      for (const one of both) await one.read();
+      if (!isNewest()) return;
+      [old, changed] = both;
       state = machine.clone(old.before(old.tokens.length - 1));
-      units = unitsOf(machine, 240);
+      units = unitsOf(machine, old.steps[old.steps.length - 1].state, 240);
       chosen = Math.min(chosen, units.length - 1);
       grid.replaceChildren(...units.map((_, i) => cell(i)));
       rows();
       paint();
-      compute();
-    };
+      await compute();
+    });
     const typed = textBox(text, (next) => {
       text = next;
       fresh();
     });
     const second = textBox(other, (next) => (other = next), { en: "Another text", zh: "另一段文本" }, 2);
-    const paste = button({ en: "Paste its state", zh: "粘贴它的状态" }, () => {
+    const paste = button({ en: "Paste its state", zh: "粘贴它的状态" }, async () => {
       const read = new Reading(machine);
       read.write(other);
-      read.read();
+      await read.read();
+      if (read.machine !== machine) return;
       state = machine.clone(read.steps[read.steps.length - 1].state);
       paint();
       rows();
       compute();
     });
     const zero = button({ en: "Set all units to 0", zh: "全部置 0" }, () => {
-      for (const { tensor } of machine.leaves(state)) if (tensor.kind === "f") tensor.data.fill(0);
+      for (const { name, tensor } of machine.leaves(state)) if (tensor.kind === "f") machine.put(state, name, 0, count(tensor.dims), 0);
       paint();
       compute();
     });
@@ -160,11 +154,17 @@ export const touchView = {
       machine = next;
       fresh();
     });
-    const panel = make("div", { class: "panel" }, make("h3", {}, say({ en: "The state before the last symbol", zh: "读入最后一个符号之前的状态" })), grid, about, erase);
+    const saved = lab.exports("touch", () => {
+      const values = columnOf(units, state), its = columnOf(units, old.before(old.tokens.length - 1));
+      const svg = unitPicture(values, top(), lab.palette, lab.t({ en: `State of ${machine.name}`, zh: `${machine.name} 的状态` }));
+      return { svg, rows: [["unit", "value", "as it was"], ...units.map((unit, i) => [`${unit.leaf}[${unit.index}]`, values[i], its[i]])] };
+    });
+    const panel = make("div", { class: "panel" }, make("h3", {}, say({ en: "The state before the last symbol", zh: "读入最后一个符号之前的状态" })), grid, about, saved, erase);
     root.append(make("div", { class: "controls" }, pickModel, zero, back), typed.element, second.element, make("div", { class: "buttons" }, paste), make("div", { class: "panels after" }, panel, two.element));
     fresh();
     return {
       update: () => {
+        if (!old.steps.length) return; // it is still being read
         paint();
         two.draw(old, changed);
         tell();

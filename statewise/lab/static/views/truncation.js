@@ -110,7 +110,7 @@ export const truncationView = {
     zh: "每一处截断，都会把“后面的损失对前面各段的依赖”从梯度里去掉：内存省了，梯度的方向却偏了。同样的截断，对不同模型的影响并不相同，换一个模型比比看。",
   },
   how: {
-    equation: "g = Σ_{a ≤ b} w_ab m_ab          m_ab = ∂L_b / ∂(weights as used in block a)\nw_ab = Π (flow at the boundaries between a and b)     0 at a cut, 1 elsewhere, 1/p where an unbiased cut is kept\nbias = ‖E g − ∇L‖ / ‖∇L‖        spread² = E‖g − E g‖² / ‖∇L‖²        (∇L: all w = 1)",
+    equation: "g = Σ_{a ≤ b} w_ab m_ab          m_ab = ∂L_b / ∂(\"weights as used in block\" a)\nw_ab = Π (\"flow at the boundaries between\" a \"and\" b)     0 \"at a cut,\" 1 \"elsewhere,\" 1/p \"where an unbiased cut is kept\"\n\"bias\" = ‖E g − ∇L‖ / ‖∇L‖        \"spread\"² = E‖g − E g‖² / ‖∇L‖²        ∇L: \"all\" w = 1",
     code: "import statewise as sw\nfrom statewise.inspection import block_gradients\n\nrun = sw.load(\"shakespeare-lstm\")\ntokens_T = run.specimens(text=\"To be, or not to be, that is the question. \" * 3).tokens_T\nfound = block_gradients(run.model, tokens_T[:96], tokens_T[1:97], block=8)\nprint(found.products_NN.shape, found.held_bytes)",
     command: "statewise inspect shakespeare-lstm bptt",
   },
@@ -270,6 +270,13 @@ function mount(root, lab) {
     make("div", { class: "panels" },
       panel({ en: "Which parts of the gradient are left", zh: "梯度还剩下哪些部分" }, "parts", triangle, spoken),
       panel({ en: "What memory buys", zh: "内存换来了什么" }, "curve", curve)));
+  const own = lab.live?.truncation((/** @type {Measured} */ measured) => {
+    runs.push(measured);
+    select.append(make("option", { value: runs.length - 1 }, lab.t({ en: `${measured.name}, your text ${runs.length}`, zh: `${measured.name}，你的文本 ${runs.length}` })));
+    select.value = String(runs.length - 1);
+    select.dispatchEvent(new Event("change"));
+  });
+  if (own) root.prepend(own);
   drawStrip();
   return { update: redraw };
 }
