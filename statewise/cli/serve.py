@@ -123,7 +123,7 @@ def prepare_server() -> None:
     from statewise.specs import optional
 
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # a thread that waits must not keep the core of one that works
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")  # shapes: an LSTM's code for one takes 0.2 MB
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")  # shapes: an LSTM's code for one takes 0.2 MB
     for module in ("starlette", "uvicorn", "httptools", "uvloop"):
         optional(module, extra="serve", needed_by="servers")
 
