@@ -289,16 +289,21 @@ def read_safetensors(path: Path) -> tuple[Arrays, dict[str, str]]:
 
 def write_safetensors(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
     names = {np.dtype(kind): name for name, kind in _KINDS.items()}
+    parts = {name: (names[array.dtype], array.shape, np.ascontiguousarray(array)) for name, array in arrays.items()}
+    path.write_bytes(safetensors_content(parts, metadata))
+
+
+def safetensors_content(parts: Mapping[str, tuple[str, Sequence[int], Array]], metadata: Mapping[str, str]) -> bytes:
+    """A safetensors file: for each name the type as the format calls it, the shape, and an array of the numbers."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     begin = 0
-    for name, array in arrays.items():
+    for name, (kind, shape, array) in parts.items():
         end = begin + array.nbytes
-        header[name] = {"dtype": names[array.dtype], "shape": list(array.shape), "data_offsets": [begin, end]}
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [begin, end]}
         begin = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    body = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays.values())
-    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+    return b"".join([struct.pack("<Q", len(text)), text, *(array for _, _, array in parts.values())])
 
 
 # ------------------------------------------------------------------ graphs

@@ -119,10 +119,11 @@ def serve(
 
 
 def prepare_server() -> None:
-    """Before torch is loaded: a thread that waits for another must not keep the core that the other needs."""
+    """Before torch is loaded, because its libraries read these once."""
     from statewise.specs import optional
 
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # a thread that waits must not keep the core of one that works
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")  # shapes: an LSTM's code for one takes 0.2 MB
     for module in ("starlette", "uvicorn", "httptools", "uvloop"):
         optional(module, extra="serve", needed_by="servers")
 

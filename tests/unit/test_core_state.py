@@ -1,5 +1,6 @@
 """Operations on states: `map_state` and what stands on it, whatever the state is made of."""
 
+import gc
 import json
 import pickle
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from statewise.core import (
@@ -20,6 +21,7 @@ from statewise.core import (
     leaves,
     load_state,
     map_state,
+    pack_state,
     reset_rows,
     rows,
     save_state,
@@ -211,6 +213,30 @@ def test_a_state_with_a_graph_is_saved_without_it(tmp_path: Path) -> None:
     loaded = load_state(tmp_path / "state", like=ElmanState(torch.zeros(1, 2)))
     assert equal(loaded, ElmanState(torch.full((1, 2), 3.0)))
     assert not loaded.h_BD.requires_grad
+
+
+@pytest.mark.parametrize("name", [*("float64", "float32", "float16", "bfloat16", "int64", "int32"), "bool"])
+def test_the_library_of_the_format_reads_what_is_saved(name: str, tmp_path: Path) -> None:
+    dtype = getattr(torch, name)
+    state = (torch.arange(6).reshape(2, 3).to(dtype).mT, torch.zeros(3, 0, 4, dtype=dtype), torch.arange(3))
+    save_state(state, path := tmp_path / "state.safetensors", weights="abc")
+    read = load_file(path)
+    assert read.keys() == dict(leaves(state)).keys()
+    assert all(read[key].dtype == leaf.dtype and torch.equal(read[key], leaf) for key, leaf in leaves(state))
+
+
+def test_lengths_that_were_saved_leave_nothing_behind() -> None:
+    """The format's own library leaves two types of ctypes behind for each length, for as long as the process lives."""
+
+    def objects() -> int:
+        gc.collect()
+        return len(gc.get_objects())
+
+    pack_state(torch.zeros(1, 1))
+    before = objects()
+    for length in range(1, 200):
+        pack_state(torch.zeros(1, length, 3))
+    assert objects() - before < 20
 
 
 def refused(path: Path, like: object, match: str) -> None:
