@@ -9,8 +9,9 @@ import { count, numbers, sameDims } from "./tensor.js";
 /** @typedef {Record<string, any>} Attributes */
 /**
  * A node keeps the memory of its result and its tables from step to step, as long as the dims stay the same.
+ * `fixed`: its second input is a weight; `matrix`: where WebAssembly finds that.
  * @typedef {{op: string, inputs: Int32Array, outputs: Int32Array, attributes: Attributes, kept: Numbers[],
- *   fresh: boolean, table: Table | null}} Node
+ *   fresh: boolean, fixed: boolean, matrix: import("./simd.js").Matrix | null, table: Table | null}} Node
  */
 /** @typedef {{from: number[][], dims: number[], maps: (Int32Array | null)[], value: string}} Table */
 

@@ -1,9 +1,10 @@
 // @ts-check
-/** Sums: of products of matrices, and along axes. They are kept in double precision. */
+/** Sums: of products of matrices, and along axes. Here they are kept in double precision; `simd.js` takes the large products. */
 
 import { result, tabled } from "./node.js";
 import { broadcast, count, spread } from "./tensor.js";
 import { from, listed } from "./movement.js";
+import { resident, simd, timesMatrix, timesWeight } from "./simd.js";
 
 /** @typedef {import("./tensor.js").Tensor} Tensor */
 /** @typedef {import("./tensor.js").Numbers} Numbers */
@@ -83,13 +84,21 @@ function product(y, yAt, a, aAt, b, bAt, m, k, n) {
   }
 }
 
+/** The second factor, where it is a weight that WebAssembly may keep. @param {Node} node @param {Tensor} b @param {number} k @param {number} n @param {boolean} transposed */
+function weightOf(node, b, k, n, transposed) {
+  if (node.fixed && b.kind === "f" && k * n >= simd.least) node.matrix ??= resident(b.data, k, n, transposed);
+  return node.matrix;
+}
+
 /** @param {Node} node @param {Tensor[]} given @returns {Tensor} */
 export function matmul(node, [a, b]) {
   const table = productTable(node, a, b);
   const [first, second, sizes] = /** @type {Int32Array[]} */ (table.maps);
   const [m, k, n] = sizes;
   const y = result(node, a.kind, table.dims);
-  for (let i = 0; i < first.length; i += 1) product(y.data, i * m * n, a.data, first[i] * m * k, b.data, second[i] * k * n, m, k, n);
+  const weight = weightOf(node, b, k, n, false);
+  if (weight) timesWeight(y.data, a.data, m * first.length, weight);
+  else for (let i = 0; i < first.length; i += 1) (a.kind === "f" && k * n >= simd.least ? timesMatrix : product)(y.data, i * m * n, a.data, first[i] * m * k, b.data, second[i] * k * n, m, k, n);
   return y;
 }
 
@@ -125,7 +134,11 @@ export function gemm(node, [a, b, c]) {
   const n = transB ? b.dims[0] : b.dims[1];
   const y = result(node, "f", [m, n]);
   const rows = transA ? Float32Array.from({ length: m * k }, (_, i) => a.data[Math.floor(i / k) + (i % k) * m]) : a.data;
-  if (transB) {
+  const weight = weightOf(node, b, k, n, Boolean(transB));
+  if (weight) {
+    timesWeight(y.data, rows, m, weight);
+    if (alpha !== 1) for (let i = 0; i < y.data.length; i += 1) y.data[i] *= alpha;
+  } else if (transB) {
     for (let row = 0; row < m; row += 1) dots(y.data, row * n, alpha, rows, row * k, b.data, k, n);
   } else {
     product(y.data, 0, rows, 0, b.data, 0, m, k, n);
