@@ -13,7 +13,12 @@ import { count, numbers, sameDims } from "./tensor.js";
  * @typedef {{op: string, inputs: Int32Array, outputs: Int32Array, attributes: Attributes, kept: Numbers[],
  *   fresh: boolean, fixed: boolean, matrix: import("./simd.js").Matrix | null, table: Table | null}} Node
  */
-/** @typedef {{from: number[][], dims: number[], maps: (Int32Array | null)[], value: string}} Table */
+/**
+ * What an operator knows of dims: those of its result, and for each input where the numbers come from, as `runs`, or as
+ * `maps` of all places (null: one for one), which are made when they are first asked for.
+ * @typedef {{dims: number[], maps: (Int32Array | null)[], runs?: import("./tensor.js").Runs}} Places
+ */
+/** @typedef {Places & {from: number[][], value: string}} Table */
 
 /** The memory of a node's result. @param {Node} node @param {Kind} kind @param {number[]} dims @param {number} [index] @returns {Tensor} */
 export function result(node, kind, dims, index = 0) {
@@ -26,11 +31,11 @@ export function result(node, kind, dims, index = 0) {
   return { kind, dims, data };
 }
 
-/** Tables depend on dims alone, and on numbers that are given as text. @param {Node} node @param {Tensor[]} given @param {string} value @param {() => {dims: number[], maps: (Int32Array | null)[]}} make @returns {Table} */
+/** Tables depend on dims alone, and on numbers that are given as text. @param {Node} node @param {Tensor[]} given @param {string} value @param {() => Places} make @returns {Table} */
 export function tabled(node, given, value, make) {
   const old = node.table;
   if (old && old.value === value && old.from.length === given.length && old.from.every((dims, i) => sameDims(dims, given[i].dims))) return old;
-  node.table = { from: given.map((one) => one.dims.slice()), value, ...make() };
+  node.table = Object.assign(make(), { from: given.map((one) => one.dims.slice()), value });
   return node.table;
 }
 

@@ -2,8 +2,8 @@
 /** Sums: of products of matrices, and along axes. Here they are kept in double precision; `simd.js` takes the large products. */
 
 import { result, tabled } from "./node.js";
-import { broadcast, count, spread } from "./tensor.js";
-import { from, listed } from "./movement.js";
+import { broadcast, count, sharedStrides, spread } from "./tensor.js";
+import { from, listed, strided } from "./movement.js";
 import { resident, simd, timesMatrix, timesWeight } from "./simd.js";
 
 /** @typedef {import("./tensor.js").Tensor} Tensor */
@@ -24,25 +24,28 @@ export function reduceTable(node, x, over) {
     const axes = reducedAxes(x, over, node.attributes);
     const held = x.dims.map((size, axis) => (axes.includes(axis) ? 1 : size));
     const dims = node.attributes.keepdims === 0 ? held.filter((_, axis) => !axes.includes(axis)) : held;
-    return { dims, maps: [spread(held, x.dims)] };
+    return Object.assign(strided(x.dims, sharedStrides(held, x.dims)), { dims });
   });
 }
 
 /** @param {Node} node @param {Tensor[]} given @returns {Tensor} */
 export function reduced(node, [x, over]) {
   const table = reduceTable(node, x, over);
-  const map = /** @type {Int32Array} */ (table.maps[0]);
-  const size = count(table.dims);
+  const { length, steps: [step], begins: [begins] } = /** @type {import("./tensor.js").Runs} */ (table.runs);
+  const [size, all] = [count(table.dims), x.data.length];
   const high = node.op === "ReduceMax";
   const sums = new Float64Array(size);
   if (high || node.op === "ReduceMin") {
     sums.fill(high ? -Infinity : Infinity);
-    for (let i = 0; i < map.length; i += 1) sums[map[i]] = high ? Math.max(sums[map[i]], x.data[i]) : Math.min(sums[map[i]], x.data[i]);
+    const further = high ? Math.max : Math.min;
+    for (let run = 0, at = 0; at < all; run += 1, at += length)
+      for (let i = 0, to = begins[run]; i < length; i += 1, to += step) sums[to] = further(sums[to], x.data[at + i]);
   } else {
-    for (let i = 0; i < map.length; i += 1) sums[map[i]] += x.data[i];
+    for (let run = 0, at = 0; at < all; run += 1, at += length)
+      for (let i = 0, to = begins[run]; i < length; i += 1, to += step) sums[to] += x.data[at + i];
   }
   const y = result(node, x.kind, table.dims);
-  const share = node.op === "ReduceMean" ? size / map.length : 1;
+  const share = node.op === "ReduceMean" ? size / all : 1;
   for (let i = 0; i < size; i += 1) y.data[i] = sums[i] * share;
   return y;
 }
