@@ -1,6 +1,7 @@
 // @ts-check
 /** What an operator has of its node: its attributes, and memory that it keeps from step to step. */
 
+import { placed, simd } from "./simd.js";
 import { count, numbers, sameDims } from "./tensor.js";
 
 /** @typedef {import("./tensor.js").Tensor} Tensor */
@@ -9,9 +10,11 @@ import { count, numbers, sameDims } from "./tensor.js";
 /** @typedef {Record<string, any>} Attributes */
 /**
  * A node keeps the memory of its result and its tables from step to step, as long as the dims stay the same.
- * `fixed`: its second input is a weight; `matrix`: where WebAssembly finds that.
+ * `rooms`: where large results lie in the memory of WebAssembly; `fixed`: its second input is a weight; `matrix`: where
+ * that lies there.
  * @typedef {{op: string, inputs: Int32Array, outputs: Int32Array, attributes: Attributes, kept: Numbers[],
- *   fresh: boolean, fixed: boolean, matrix: import("./simd.js").Matrix | null, table: Table | null}} Node
+ *   rooms: Map<number, import("./simd.js").Room>, fresh: boolean, fixed: boolean,
+ *   matrix: import("./simd.js").Matrix | null, table: Table | null}} Node
  */
 /**
  * What an operator knows of dims: those of its result, and for each input where the numbers come from, as `runs`, or as
@@ -25,8 +28,9 @@ export function result(node, kind, dims, index = 0) {
   const size = count(dims);
   let data = node.kept[index];
   if (node.fresh || data === undefined || data.length !== size) {
-    data = numbers(kind, size);
-    node.kept[index] = data;
+    const large = kind === "f" && size >= simd.result && !node.fresh; // what is kept for a gradient would fill that memory
+    data = (large && placed(node.rooms, index, size)) || numbers(kind, size);
+    if (!node.fresh) node.kept[index] = data;
   }
   return { kind, dims, data };
 }

@@ -10,6 +10,7 @@ import { from, gatherTable, listed, moved, reshaped, scatterPlaces, sliceTable, 
 import { result, tabled } from "./node.js";
 import { BINARY, UNARY } from "./pointwise.js";
 import { gemm, matmul, reduced, stretches } from "./product.js";
+import { arithmetic } from "./simd.js";
 import { broadcast, count, places, runsOf, sameDims, sharedStrides, spread, stridesOf, tensorFrom } from "./tensor.js";
 
 /** @typedef {import("./tensor.js").Tensor} Tensor */
@@ -55,7 +56,9 @@ function binary(node, [left, right]) {
   const f = integer ? whole : BINARY[node.op][0];
   const y = result(node, TRUTHS.has(node.op) ? "b" : left.kind, table.dims);
   const [a, b, out] = [left.data, right.data, y.data];
-  const { length, steps: [s, t], begins } = /** @type {import("./tensor.js").Runs} */ (table.runs);
+  const runs = /** @type {import("./tensor.js").Runs} */ (table.runs);
+  if (left.kind === "f" && arithmetic(node.op, out, a, b, runs)) return y;
+  const { length, steps: [s, t], begins } = runs;
   const quick = integer ? undefined : ARITHMETIC[node.op];
   for (let run = 0, at = 0; at < out.length; run += 1, at += length) {
     const [p, q] = [begins[0][run], begins[1][run]];

@@ -4,7 +4,7 @@
 import { result, tabled } from "./node.js";
 import { broadcast, count, sharedStrides, spread } from "./tensor.js";
 import { from, listed, strided } from "./movement.js";
-import { resident, simd, timesMatrix, timesWeight } from "./simd.js";
+import { resident, simd, summed, timesMatrix, timesWeight } from "./simd.js";
 
 /** @typedef {import("./tensor.js").Tensor} Tensor */
 /** @typedef {import("./tensor.js").Numbers} Numbers */
@@ -31,9 +31,12 @@ export function reduceTable(node, x, over) {
 /** @param {Node} node @param {Tensor[]} given @returns {Tensor} */
 export function reduced(node, [x, over]) {
   const table = reduceTable(node, x, over);
-  const { length, steps: [step], begins: [begins] } = /** @type {import("./tensor.js").Runs} */ (table.runs);
+  const runs = /** @type {import("./tensor.js").Runs} */ (table.runs);
+  const { length, steps: [step], begins: [begins] } = runs;
   const [size, all] = [count(table.dims), x.data.length];
   const high = node.op === "ReduceMax";
+  const y = result(node, x.kind, table.dims);
+  if (node.op === "ReduceSum" && summed(y.data, x.data, runs)) return y;
   const sums = new Float64Array(size);
   if (high || node.op === "ReduceMin") {
     sums.fill(high ? -Infinity : Infinity);
@@ -44,7 +47,6 @@ export function reduced(node, [x, over]) {
     for (let run = 0, at = 0; at < all; run += 1, at += length)
       for (let i = 0, to = begins[run]; i < length; i += 1, to += step) sums[to] += x.data[at + i];
   }
-  const y = result(node, x.kind, table.dims);
   const share = node.op === "ReduceMean" ? size / all : 1;
   for (let i = 0; i < size; i += 1) y.data[i] = sums[i] * share;
   return y;
@@ -89,7 +91,7 @@ function product(y, yAt, a, aAt, b, bAt, m, k, n) {
 
 /** The second factor, where it is a weight that WebAssembly may keep. @param {Node} node @param {Tensor} b @param {number} k @param {number} n @param {boolean} transposed */
 function weightOf(node, b, k, n, transposed) {
-  if (node.fixed && b.kind === "f" && k * n >= simd.least) node.matrix ??= resident(b.data, k, n, transposed);
+  if (node.fixed && b.kind === "f" && k * n >= simd.product) node.matrix ??= resident(b.data, k, n, transposed);
   return node.matrix;
 }
 
@@ -100,8 +102,12 @@ export function matmul(node, [a, b]) {
   const [m, k, n] = sizes;
   const y = result(node, a.kind, table.dims);
   const weight = weightOf(node, b, k, n, false);
-  if (weight) timesWeight(y.data, a.data, m * first.length, weight);
-  else for (let i = 0; i < first.length; i += 1) (a.kind === "f" && k * n >= simd.least ? timesMatrix : product)(y.data, i * m * n, a.data, first[i] * m * k, b.data, second[i] * k * n, m, k, n);
+  if (weight && timesWeight(y.data, a.data, m * first.length, weight)) return y;
+  const quick = a.kind === "f" && k * n >= simd.product;
+  for (let i = 0; i < first.length; i += 1) {
+    const [yAt, aAt, bAt] = [i * m * n, first[i] * m * k, second[i] * k * n];
+    if (!quick || !timesMatrix(y.data, yAt, a.data, aAt, b.data, bAt, m, k, n)) product(y.data, yAt, a.data, aAt, b.data, bAt, m, k, n);
+  }
   return y;
 }
 
@@ -138,8 +144,7 @@ export function gemm(node, [a, b, c]) {
   const y = result(node, "f", [m, n]);
   const rows = transA ? Float32Array.from({ length: m * k }, (_, i) => a.data[Math.floor(i / k) + (i % k) * m]) : a.data;
   const weight = weightOf(node, b, k, n, Boolean(transB));
-  if (weight) {
-    timesWeight(y.data, rows, m, weight);
+  if (weight && timesWeight(y.data, rows, m, weight)) {
     if (alpha !== 1) for (let i = 0; i < y.data.length; i += 1) y.data[i] *= alpha;
   } else if (transB) {
     for (let row = 0; row < m; row += 1) dots(y.data, row * n, alpha, rows, row * k, b.data, k, n);

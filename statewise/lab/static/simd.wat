@@ -1,8 +1,8 @@
-;; Products with a matrix in float32, four numbers at a time. `simd.js` holds these bytes in base64; a test assembles
-;; this file again and compares. Addresses and sizes are in bytes. `k` and `n` are multiples of 16; `row` is what lies
-;; between two rows of `b`.
+;; Products with a matrix and arithmetic in float32, four numbers at a time. `simd.js` holds these bytes in base64; a test
+;; assembles this file again and compares. Addresses and sizes are in bytes. `k` and `n` are multiples of 16; `row` is
+;; what lies between two rows of `b`.
 (module
-  (memory (export "memory") 1)
+  (import "lab" "memory" (memory 1))
 
   ;; y[j] = a . b[j] for n / 4 rows of b, four rows at once: a is read once for all, and no sum waits for another.
   (func (export "dots") (param $y i32) (param $a i32) (param $b i32) (param $row i32) (param $k i32) (param $n i32)
@@ -69,4 +69,27 @@
         (br_if $along (i32.lt_u (local.get $at) (local.get $n))))
       (local.set $b (i32.add (local.get $b) (i32.shl (local.get $row) (i32.const 2))))
       (local.set $a (i32.add (local.get $a) (i32.const 16)))
-      (br_if $rows (i32.lt_u (local.get $a) (local.get $end))))))
+      (br_if $rows (i32.lt_u (local.get $a) (local.get $end)))))
+
+  ;; y = a op b: 0 adds, 1 subtracts, 2 multiplies, 3 divides. The next four numbers of a lie `s` further; if 0, its first
+  ;; number stands for all. So does `t` for b.
+  (func (export "each") (param $op i32) (param $y i32) (param $a i32) (param $s i32) (param $b i32) (param $t i32) (param $n i32)
+    (local $end i32) (local $x v128) (local $z v128)
+    (local.set $x (v128.load32_splat (local.get $a)))
+    (local.set $z (v128.load32_splat (local.get $b)))
+    (local.set $end (i32.add (local.get $y) (local.get $n)))
+    (loop $along
+      (if (local.get $s) (then (local.set $x (v128.load (local.get $a)))))
+      (if (local.get $t) (then (local.set $z (v128.load (local.get $b)))))
+      (v128.store (local.get $y)
+        (if (result v128) (i32.lt_u (local.get $op) (i32.const 2))
+          (then (if (result v128) (local.get $op)
+            (then (f32x4.sub (local.get $x) (local.get $z)))
+            (else (f32x4.add (local.get $x) (local.get $z)))))
+          (else (if (result v128) (i32.eq (local.get $op) (i32.const 2))
+            (then (f32x4.mul (local.get $x) (local.get $z)))
+            (else (f32x4.div (local.get $x) (local.get $z)))))))
+      (local.set $a (i32.add (local.get $a) (local.get $s)))
+      (local.set $b (i32.add (local.get $b) (local.get $t)))
+      (local.set $y (i32.add (local.get $y) (i32.const 16)))
+      (br_if $along (i32.lt_u (local.get $y) (local.get $end))))))
