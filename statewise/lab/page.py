@@ -1,8 +1,9 @@
 """One HTML file out of the modules in `static/` and the data that they show.
 
 A page that is opened from disk can load no module by its path, so all modules are joined into one script, each in a
-function of its own. Only this script and this stylesheet may run (Content-Security-Policy by hash). Data is
-compressed and in base64, so that nothing in a label, a token or a name can end its element.
+function of its own. Only this script, the WebAssembly that it holds, and this stylesheet may run
+(Content-Security-Policy by hash). Data is compressed and in base64, so that nothing in a label, a token or a name can
+end its element.
 """
 
 import base64
@@ -37,7 +38,7 @@ def page(
     if view and view not in views():
         raise UserError(f"the lab has no view {view!r}", fix=nearest(view, views()))
     program, style = script("live" if live else "ort" if runtime else "machine"), stylesheet()
-    foreign = f"{html.source_hash(runtime.module)} 'wasm-unsafe-eval'" if runtime else ""
+    sources = [html.source_hash(part) for part in (program, *([runtime.module] if runtime else []))]
     text = json.dumps(bundle, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     data = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
     policy = "; ".join(
@@ -45,7 +46,7 @@ def page(
             "default-src 'none'",
             "img-src data: blob:",
             f"style-src {html.source_hash(style)}",
-            f"script-src {html.source_hash(program)} {foreign}".rstrip(),
+            f"script-src {' '.join(sources)} 'wasm-unsafe-eval'",
             *(["connect-src 'self'"] if live else []),
             "base-uri 'none'",
             "form-action 'none'",

@@ -111,6 +111,12 @@ def cases() -> Iterator[Case]:
         yield Case("MatMul", [drawn(1, k), drawn(k, 5)], slopes=(0, 1))
         yield Case("Gemm", [drawn(2, k), drawn(4, k), drawn(4)], {"transB": 1, "alpha": 0.5}, slopes=(0, 1, 2))
         yield Case("Gemm", [drawn(k, 2), drawn(k, 4)], {"transA": 1}, slopes=(0, 1))
+        wide = 5 + 4 * seed
+        yield Case("MatMul", [drawn(2, 3, wide), drawn(wide, 6)], slopes=(0,), fixed=(1,))
+        yield Case("Gemm", [drawn(2, 8), drawn(wide, 8), drawn(wide)], {"transB": 1}, slopes=(0, 2), fixed=(1,))
+        yield Case("Gemm", [drawn(2, wide), drawn(wide, 3)], {"alpha": 0.5}, slopes=(0,), fixed=(1,))
+        yield Case("Pow", [drawn(3, wide), np.array(2.0, np.float32)], slopes=(0,), fixed=(1,))
+        yield Case("ReduceSum", [drawn(2, 8, wide), np.array([1])], {"keepdims": 0}, slopes=(0,), fixed=(1,))
         yield Case("Softmax", [t], {"axis": seed % 3}, slopes=(0,))
         yield Case("LayerNormalization", [drawn(2, 6), drawn(6), drawn(6)], {"epsilon": 1e-4}, slopes=(0, 1, 2))
         for name in ("Sum", "Mean", "Max", "Min"):
@@ -135,8 +141,10 @@ def model(case: Case) -> tuple[Any, dict[str, NDArray[Any]]]:
     return made, {name: value for name, value in given.items() if name not in constants}
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Case], list[dict[str, Any]], dict[str, Any]]:
+@pytest.fixture(scope="module", params=["0", "1"], ids=["javascript", "webassembly"])
+def answers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[Case], list[dict[str, Any]], dict[str, Any]]:
     """All cases by onnxruntime and by the interpreter, in one process."""
     tried, expected, asked = list(cases()), [], []
     for case in tried:
@@ -147,7 +155,9 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Case], list[
         slopes = [f"x{i}" for i in case.slopes if f"x{i}" in feed]
         record = record_of(made, exact=True, fold=False)
         asked.append({"record": record, "feed": {k: inlined(v) for k, v in feed.items()}, "differentiable": slopes})
-    return tried, expected, answered("operators.js", {"cases": asked}, tmp_path_factory.mktemp("operators"))
+    return tried, expected, answered(
+        "operators.js", {"cases": asked}, tmp_path_factory.mktemp("operators"), request.param
+    )
 
 
 def test_each_operator_agrees_with_onnxruntime(answers: Any) -> None:

@@ -5,6 +5,7 @@ import { scatterPlaces } from "./movement.js";
 import { pointTable } from "./operator.js";
 import { BINARY, UNARY } from "./pointwise.js";
 import { productTable, reduceTable, stretches } from "./product.js";
+import { backThroughWeight } from "./simd.js";
 import { count } from "./tensor.js";
 
 /** @typedef {import("./tensor.js").Tensor} Tensor */
@@ -64,6 +65,7 @@ function matmul(node, [a, b], _y, dy, wanted) {
   const [m, k, n] = sizes;
   const da = wanted[0] ? zeros(a) : null;
   const db = wanted[1] ? zeros(b) : null;
+  if (node.matrix && da && backThroughWeight(da, dy, m * first.length, node.matrix)) return [da, null];
   for (let at = 0; at < first.length; at += 1) {
     const [aAt, bAt, yAt] = [first[at] * m * k, second[at] * k * n, at * m * n];
     for (let row = 0; row < m; row += 1)
@@ -87,7 +89,8 @@ function gemm(node, [a, b, c], _y, dy, wanted) {
   const [m, k] = transA ? [a.dims[1], a.dims[0]] : a.dims;
   const n = transB ? b.dims[0] : b.dims[1];
   const [da, db] = [zeros(a), zeros(b)];
-  for (let row = 0; row < m; row += 1)
+  const done = node.matrix && !transA && alpha === 1 && backThroughWeight(da, dy, m, node.matrix);
+  for (let row = done ? m : 0; row < m; row += 1)
     for (let i = 0; i < k; i += 1)
       for (let j = 0; j < n; j += 1) {
         const g = alpha * dy[row * n + j];

@@ -37,7 +37,8 @@ export class Graph {
     this.nodes = record.nodes.map(([op, inputs, outputs, attributes]) => {
       const name = op === "Gelu" && attributes.approximate === "tanh" ? "GeluTanh" : op;
       if (!(name in OPERATORS)) throw new Error(`the operator ${op} is not known here`);
-      return { op: name, inputs: Int32Array.from(inputs), outputs: Int32Array.from(outputs), attributes, kept: [], fresh: false, table: null };
+      const fixed = inputs.length > 1 && this.constants[inputs[1]]?.dims.length === 2;
+      return { op: name, inputs: Int32Array.from(inputs), outputs: Int32Array.from(outputs), attributes, kept: [], rooms: new Map(), fresh: false, fixed, matrix: null, table: null };
     });
   }
 

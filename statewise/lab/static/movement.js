@@ -2,7 +2,7 @@
 /** Movements: tables of where each number of a result comes from. Their reverse adds each number back to its place. */
 
 import { result } from "./node.js";
-import { count, places, spread, stridesOf } from "./tensor.js";
+import { count, places, runsOf, stridesOf } from "./tensor.js";
 
 /** @typedef {import("./tensor.js").Tensor} Tensor */
 /** @typedef {import("./node.js").Node} Node */
@@ -10,11 +10,39 @@ import { count, places, spread, stridesOf } from "./tensor.js";
 
 /** A movement: `map[i]` is the place in the input of number i, -1 where `fill` stands; null: all stay where they are. @param {Node} node @param {Tensor} x @param {Table} table @param {number} [fill] @returns {Tensor} */
 export function moved(node, x, table, fill = 0) {
+  if (table.runs) return stretched(node, x, table.dims, table.runs);
   const map = table.maps[0];
   if (map === null) return viewed(x, table.dims);
   const y = result(node, x.kind, table.dims);
   for (let i = 0; i < map.length; i += 1) y.data[i] = map[i] < 0 ? fill : x.data[map[i]];
   return y;
+}
+
+const COPIED = 16; // numbers side by side from which `set` is faster than a loop
+
+/** @param {Node} node @param {Tensor} x @param {number[]} dims @param {import("./tensor.js").Runs} runs @returns {Tensor} */
+function stretched(node, x, dims, { length, steps: [step], begins: [begins] }) {
+  const y = result(node, x.kind, dims);
+  const [to, of] = [y.data, x.data];
+  for (let run = 0, at = 0; at < to.length; run += 1, at += length) {
+    const begin = begins[run];
+    if (step === 1 && length >= COPIED) to.set(of.subarray(begin, begin + length), at);
+    else for (let i = 0; i < length; i += 1) to[at + i] = of[begin + i * step];
+  }
+  return y;
+}
+
+/** Numbers at regular distances. @param {number[]} dims @param {number[]} strides @param {number} [offset] @returns {import("./node.js").Places} */
+export function strided(dims, strides, offset = 0) {
+  /** @type {Int32Array[] | null} */
+  let maps = null;
+  return {
+    dims,
+    runs: runsOf(dims, [strides], offset),
+    get maps() {
+      return (maps ??= [places(dims, strides, offset)]);
+    },
+  };
 }
 
 /** The same numbers with other dims. @param {Tensor} x @param {number[]} dims @returns {Tensor} */
@@ -49,7 +77,7 @@ export function sliceTable(dims, starts, ends, axes, steps) {
     offset += begin * strides[axis];
     jumps[axis] = strides[axis] * step;
   });
-  return { dims: sizes, maps: [places(sizes, jumps, offset)] };
+  return strided(sizes, jumps, offset);
 }
 
 /** Where the numbers that an index names are: of `Gather`, `GatherElements` and `GatherND`. @param {Node} node @param {Tensor} x @param {Tensor} at */

@@ -6,11 +6,12 @@
  * movement, which is a table of where each number comes from; and a sum of products. `backward.js` holds the reverses.
  */
 
-import { from, gatherTable, listed, moved, reshaped, scatterPlaces, sliceTable, viewed } from "./movement.js";
+import { from, gatherTable, listed, moved, reshaped, scatterPlaces, sliceTable, strided, viewed } from "./movement.js";
 import { result, tabled } from "./node.js";
 import { BINARY, UNARY } from "./pointwise.js";
 import { gemm, matmul, reduced, stretches } from "./product.js";
-import { broadcast, count, places, sameDims, spread, stridesOf, tensorFrom } from "./tensor.js";
+import { arithmetic } from "./simd.js";
+import { broadcast, count, places, runsOf, sameDims, sharedStrides, spread, stridesOf, tensorFrom } from "./tensor.js";
 
 /** @typedef {import("./tensor.js").Tensor} Tensor */
 /** @typedef {import("./tensor.js").Kind} Kind */
@@ -19,13 +20,34 @@ import { broadcast, count, places, sameDims, spread, stridesOf, tensorFrom } fro
 const TRUTHS = new Set(["And", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less", "LessOrEqual", "Not", "Or"]);
 const whole = (/** @type {number} */ a, /** @type {number} */ b) => Math.trunc(a / b);
 
-/** The dims of a pointwise result, and for each input where its numbers come from (null: one for one). @param {Node} node @param {Tensor[]} given */
+/** The dims of a pointwise result, and for each input where its numbers come from. @param {Node} node @param {Tensor[]} given */
 export function pointTable(node, given) {
   return tabled(node, given, "", () => {
-    const dims = given.map((one) => one.dims).reduce(broadcast);
-    return { dims, maps: given.map((one) => (sameDims(one.dims, dims) ? null : spread(one.dims, dims))) };
+    const all = given.map((one) => one.dims);
+    const dims = all.reduce(broadcast);
+    /** @type {(Int32Array | null)[] | null} */
+    let maps = null;
+    return {
+      dims,
+      runs: runsOf(dims, all.map((own) => sharedStrides(own, dims))),
+      get maps() {
+        return (maps ??= all.map((own) => (sameDims(own, dims) ? null : spread(own, dims))));
+      },
+    };
   });
 }
+
+/** @typedef {import("./tensor.js").Numbers} Numbers */
+/** One stretch: `out[at + i]` of `a[p + i s]` and `b[q + i t]`. @typedef {(out: Numbers, at: number, a: Numbers, p: number, s: number, b: Numbers, q: number, t: number, size: number) => void} Stretch */
+
+/** What is computed most often, without a call for each number. @type {Record<string, Stretch>} */
+const ARITHMETIC = {
+  Add: (out, at, a, p, s, b, q, t, size) => { for (let i = 0; i < size; i += 1) out[at + i] = a[p + i * s] + b[q + i * t]; },
+  Div: (out, at, a, p, s, b, q, t, size) => { for (let i = 0; i < size; i += 1) out[at + i] = a[p + i * s] / b[q + i * t]; },
+  Mul: (out, at, a, p, s, b, q, t, size) => { for (let i = 0; i < size; i += 1) out[at + i] = a[p + i * s] * b[q + i * t]; },
+  Pow: (out, at, a, p, s, b, q, t, size) => { for (let i = 0; i < size; i += 1) out[at + i] = b[q + i * t] === 2 ? a[p + i * s] * a[p + i * s] : a[p + i * s] ** b[q + i * t]; },
+  Sub: (out, at, a, p, s, b, q, t, size) => { for (let i = 0; i < size; i += 1) out[at + i] = a[p + i * s] - b[q + i * t]; },
+};
 
 /** @param {Node} node @param {Tensor[]} given @returns {Tensor} */
 function binary(node, [left, right]) {
@@ -34,18 +56,14 @@ function binary(node, [left, right]) {
   const f = integer ? whole : BINARY[node.op][0];
   const y = result(node, TRUTHS.has(node.op) ? "b" : left.kind, table.dims);
   const [a, b, out] = [left.data, right.data, y.data];
-  const [first, second] = table.maps;
-  const size = out.length;
-  if (!first && !second) {
-    if (node.op === "Add") for (let i = 0; i < size; i += 1) out[i] = a[i] + b[i];
-    else if (node.op === "Mul") for (let i = 0; i < size; i += 1) out[i] = a[i] * b[i];
-    else if (node.op === "Sub") for (let i = 0; i < size; i += 1) out[i] = a[i] - b[i];
-    else for (let i = 0; i < size; i += 1) out[i] = f(a[i], b[i]);
-  } else if (!first && b.length === 1) {
-    const only = b[0];
-    for (let i = 0; i < size; i += 1) out[i] = f(a[i], only);
-  } else {
-    for (let i = 0; i < size; i += 1) out[i] = f(a[first ? first[i] : i], b[second ? second[i] : i]);
+  const runs = /** @type {import("./tensor.js").Runs} */ (table.runs);
+  if (left.kind === "f" && arithmetic(node.op, out, a, b, runs)) return y;
+  const { length, steps: [s, t], begins } = runs;
+  const quick = integer ? undefined : ARITHMETIC[node.op];
+  for (let run = 0, at = 0; at < out.length; run += 1, at += length) {
+    const [p, q] = [begins[0][run], begins[1][run]];
+    if (quick) quick(out, at, a, p, s, b, q, t, length);
+    else for (let i = 0; i < length; i += 1) out[at + i] = f(a[p + i * s], b[q + i * t]);
   }
   return y;
 }
@@ -100,8 +118,7 @@ function joined(node, given) {
   let at = 0;
   for (const one of given) {
     const size = one.dims[axis] * inner;
-    for (let o = 0; o < outer; o += 1)
-      for (let i = 0; i < size; i += 1) y.data[o * length * inner + at + i] = one.data[o * size + i];
+    for (let o = 0; o < outer; o += 1) y.data.set(outer === 1 ? one.data : one.data.subarray(o * size, (o + 1) * size), o * length * inner + at);
     at += size;
   }
   return y;
@@ -158,9 +175,14 @@ function padded(node, [x, pads, value, axes]) {
 function chosen(node, given) {
   const table = pointTable(node, given);
   const [which, a, b] = given;
-  const [w, first, second] = table.maps;
+  const only = which.data[0] ? a : b;
+  if (which.data.length === 1 && sameDims(only.dims, table.dims)) return only;
+  const { length, steps: [r, s, t], begins } = /** @type {import("./tensor.js").Runs} */ (table.runs);
   const y = result(node, a.kind, table.dims);
-  for (let i = 0; i < y.data.length; i += 1) y.data[i] = which.data[w ? w[i] : i] ? a.data[first ? first[i] : i] : b.data[second ? second[i] : i];
+  for (let run = 0, at = 0; at < y.data.length; run += 1, at += length) {
+    const [o, p, q] = [begins[0][run], begins[1][run], begins[2][run]];
+    for (let i = 0; i < length; i += 1) y.data[at + i] = which.data[o + i * r] ? a.data[p + i * s] : b.data[q + i * t];
+  }
   return y;
 }
 
@@ -194,7 +216,7 @@ export const OPERATORS = {
   Expand: (node, [x, shape]) => {
     const table = tabled(node, [x], shape.data.join(), () => {
       const dims = broadcast(x.dims, Array.from(shape.data));
-      return { dims, maps: [count(dims) === count(x.dims) ? null : spread(x.dims, dims)] };
+      return count(dims) === count(x.dims) ? { dims, maps: [null] } : strided(dims, sharedStrides(x.dims, dims));
     });
     return moved(node, x, table);
   },
@@ -247,7 +269,7 @@ export const OPERATORS = {
       const dims = order.map((axis) => x.dims[axis]);
       const real = order.filter((axis) => x.dims[axis] !== 1); // axes of 1 may stand anywhere
       const inPlace = real.every((axis, i) => i === 0 || axis > real[i - 1]);
-      return { dims, maps: [inPlace ? null : places(dims, order.map((axis) => strides[axis]))] };
+      return inPlace ? { dims, maps: [null] } : strided(dims, order.map((axis) => strides[axis]));
     });
     return moved(node, x, table);
   },

@@ -1,9 +1,10 @@
 // @ts-check
-/** Sums: of products of matrices, and along axes. They are kept in double precision. */
+/** Sums: of products of matrices, and along axes. Here they are kept in double precision; `simd.js` takes the large products. */
 
 import { result, tabled } from "./node.js";
-import { broadcast, count, spread } from "./tensor.js";
-import { from, listed } from "./movement.js";
+import { broadcast, count, sharedStrides, spread } from "./tensor.js";
+import { from, listed, strided } from "./movement.js";
+import { resident, simd, summed, timesMatrix, timesWeight } from "./simd.js";
 
 /** @typedef {import("./tensor.js").Tensor} Tensor */
 /** @typedef {import("./tensor.js").Numbers} Numbers */
@@ -23,25 +24,30 @@ export function reduceTable(node, x, over) {
     const axes = reducedAxes(x, over, node.attributes);
     const held = x.dims.map((size, axis) => (axes.includes(axis) ? 1 : size));
     const dims = node.attributes.keepdims === 0 ? held.filter((_, axis) => !axes.includes(axis)) : held;
-    return { dims, maps: [spread(held, x.dims)] };
+    return Object.assign(strided(x.dims, sharedStrides(held, x.dims)), { dims });
   });
 }
 
 /** @param {Node} node @param {Tensor[]} given @returns {Tensor} */
 export function reduced(node, [x, over]) {
   const table = reduceTable(node, x, over);
-  const map = /** @type {Int32Array} */ (table.maps[0]);
-  const size = count(table.dims);
+  const runs = /** @type {import("./tensor.js").Runs} */ (table.runs);
+  const { length, steps: [step], begins: [begins] } = runs;
+  const [size, all] = [count(table.dims), x.data.length];
   const high = node.op === "ReduceMax";
+  const y = result(node, x.kind, table.dims);
+  if (node.op === "ReduceSum" && summed(y.data, x.data, runs)) return y;
   const sums = new Float64Array(size);
   if (high || node.op === "ReduceMin") {
     sums.fill(high ? -Infinity : Infinity);
-    for (let i = 0; i < map.length; i += 1) sums[map[i]] = high ? Math.max(sums[map[i]], x.data[i]) : Math.min(sums[map[i]], x.data[i]);
+    const further = high ? Math.max : Math.min;
+    for (let run = 0, at = 0; at < all; run += 1, at += length)
+      for (let i = 0, to = begins[run]; i < length; i += 1, to += step) sums[to] = further(sums[to], x.data[at + i]);
   } else {
-    for (let i = 0; i < map.length; i += 1) sums[map[i]] += x.data[i];
+    for (let run = 0, at = 0; at < all; run += 1, at += length)
+      for (let i = 0, to = begins[run]; i < length; i += 1, to += step) sums[to] += x.data[at + i];
   }
-  const y = result(node, x.kind, table.dims);
-  const share = node.op === "ReduceMean" ? size / map.length : 1;
+  const share = node.op === "ReduceMean" ? size / all : 1;
   for (let i = 0; i < size; i += 1) y.data[i] = sums[i] * share;
   return y;
 }
@@ -83,13 +89,25 @@ function product(y, yAt, a, aAt, b, bAt, m, k, n) {
   }
 }
 
+/** The second factor, where it is a weight that WebAssembly may keep. @param {Node} node @param {Tensor} b @param {number} k @param {number} n @param {boolean} transposed */
+function weightOf(node, b, k, n, transposed) {
+  if (node.fixed && b.kind === "f" && k * n >= simd.product) node.matrix ??= resident(b.data, k, n, transposed);
+  return node.matrix;
+}
+
 /** @param {Node} node @param {Tensor[]} given @returns {Tensor} */
 export function matmul(node, [a, b]) {
   const table = productTable(node, a, b);
   const [first, second, sizes] = /** @type {Int32Array[]} */ (table.maps);
   const [m, k, n] = sizes;
   const y = result(node, a.kind, table.dims);
-  for (let i = 0; i < first.length; i += 1) product(y.data, i * m * n, a.data, first[i] * m * k, b.data, second[i] * k * n, m, k, n);
+  const weight = weightOf(node, b, k, n, false);
+  if (weight && timesWeight(y.data, a.data, m * first.length, weight)) return y;
+  const quick = a.kind === "f" && k * n >= simd.product;
+  for (let i = 0; i < first.length; i += 1) {
+    const [yAt, aAt, bAt] = [i * m * n, first[i] * m * k, second[i] * k * n];
+    if (!quick || !timesMatrix(y.data, yAt, a.data, aAt, b.data, bAt, m, k, n)) product(y.data, yAt, a.data, aAt, b.data, bAt, m, k, n);
+  }
   return y;
 }
 
@@ -125,7 +143,10 @@ export function gemm(node, [a, b, c]) {
   const n = transB ? b.dims[0] : b.dims[1];
   const y = result(node, "f", [m, n]);
   const rows = transA ? Float32Array.from({ length: m * k }, (_, i) => a.data[Math.floor(i / k) + (i % k) * m]) : a.data;
-  if (transB) {
+  const weight = weightOf(node, b, k, n, Boolean(transB));
+  if (weight && timesWeight(y.data, rows, m, weight)) {
+    if (alpha !== 1) for (let i = 0; i < y.data.length; i += 1) y.data[i] *= alpha;
+  } else if (transB) {
     for (let row = 0; row < m; row += 1) dots(y.data, row * n, alpha, rows, row * k, b.data, k, n);
   } else {
     product(y.data, 0, rows, 0, b.data, 0, m, k, n);

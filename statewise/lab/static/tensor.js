@@ -94,14 +94,39 @@ export function places(dims, strides, offset = 0) {
   return map;
 }
 
-/** The places of a tensor of `from` in one that it is broadcast to. @param {number[]} from @param {number[]} to */
-export function spread(from, to) {
+/** How far apart the numbers of a tensor lie along the axes that it is broadcast to: 0 where one stands for all. @param {number[]} from @param {number[]} to */
+export function sharedStrides(from, to) {
   const strides = stridesOf(from);
   const lead = to.length - from.length;
-  return places(
-    to,
-    to.map((_, axis) => (axis < lead || from[axis - lead] === 1 ? 0 : strides[axis - lead])),
-  );
+  return to.map((_, axis) => (axis < lead || from[axis - lead] === 1 ? 0 : strides[axis - lead]));
+}
+
+/** The places of a tensor of `from` in one that it is broadcast to. @param {number[]} from @param {number[]} to */
+export function spread(from, to) {
+  return places(to, sharedStrides(from, to));
+}
+
+/**
+ * A result as stretches of `length` numbers: for each input, where each stretch begins, and the step along it.
+ * @typedef {{length: number, steps: number[], begins: Int32Array[]}} Runs
+ */
+
+/** The longest stretches along which every input keeps one step. @param {number[]} dims @param {number[][]} strides of each input @param {number} [offset] @returns {Runs} */
+export function runsOf(dims, strides, offset = 0) {
+  /** @type {number[]} */
+  const sizes = [];
+  const kept = strides.map(() => /** @type {number[]} */ ([]));
+  dims.forEach((size, axis) => {
+    if (size === 1) return;
+    const last = sizes.length - 1;
+    const goesOn = last >= 0 && strides.every((own, i) => kept[i][last] === own[axis] * size);
+    if (goesOn) sizes[last] *= size;
+    else sizes.push(size);
+    kept.forEach((own, i) => (goesOn ? (own[last] = strides[i][axis]) : own.push(strides[i][axis])));
+  });
+  const length = sizes.pop() ?? 1;
+  const steps = kept.map((own) => own.pop() ?? 0);
+  return { length, steps, begins: kept.map((own) => places(sizes, own, offset)) };
 }
 
 /** @param {string} text @returns {Uint8Array} */

@@ -63,20 +63,30 @@ export function textBox(value, input, label = { en: "Text", zh: "文本" }, rows
   return { element: make("label", { class: "typed" }, say(label), box), box };
 }
 
+/** Another text, if it is another one. @param {HTMLElement} element @param {string} text */
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 /** The most probable next symbols as bars; those of `other` are drawn behind them. @param {HTMLElement} place @param {Machine} machine @param {ArrayLike<number>} logits @param {{most?: number, labels?: string[] | null, other?: ArrayLike<number> | null}} [options] */
 export function drawBars(place, machine, logits, { most = 8, labels = machine.record.labels, other = null } = {}) {
   const p = softmaxOf(logits);
   const q = other ? softmaxOf(other) : null;
   const order = largest(q ? p.map((value, id) => Math.max(value, q[id])) : p, most);
-  const rows = order.map((id) => {
-    const bar = make("span", { class: "bar" });
+  // Elements are kept from key to key: new ones would have to be styled and laid out again.
+  while (place.children.length > order.length) place.lastElementChild?.remove();
+  while (place.children.length < order.length) {
+    place.append(make("div", {}, make("span", { class: "symbol" }, ""), make("span", { class: "track" }, make("span", { class: "ghost" }), make("span", { class: "bar" })), make("span", { class: "value" }, "")));
+  }
+  order.forEach((id, row) => {
+    const [symbol, track, value] = /** @type {Iterable<HTMLElement>} */ (place.children[row].children);
+    const [behind, bar] = /** @type {Iterable<HTMLElement>} */ (track.children);
+    write(symbol, labels ? labels[id] : visible(machine.vocab.label(id)));
+    write(value, `${(100 * p[id]).toFixed(1)}%`);
     bar.style.width = `${100 * p[id]}%`;
-    const behind = q ? make("span", { class: "ghost" }) : null;
-    if (behind && q) behind.style.width = `${100 * q[id]}%`;
-    const name = labels ? labels[id] : visible(machine.vocab.label(id));
-    return make("div", {}, make("span", { class: "symbol" }, name), make("span", { class: "track" }, behind, bar), make("span", { class: "value" }, `${(100 * p[id]).toFixed(1)}%`));
+    behind.hidden = !q;
+    if (q) behind.style.width = `${100 * q[id]}%`;
   });
-  place.replaceChildren(...rows);
   return order.map((id) => [labels ? labels[id] : machine.vocab.label(id), p[id], ...(q ? [q[id]] : [])]);
 }
 
@@ -127,17 +137,18 @@ function shadesOf(palette) {
  */
 export function drawHeat(canvas, columns, palette, order = null) {
   const rows = order ? order.length : columns.length ? columns[0].length : 1;
-  canvas.width = Math.max(1, columns.length);
-  canvas.height = rows;
+  const wide = Math.max(1, columns.length);
+  if (canvas.width !== wide) canvas.width = wide; // setting it clears the picture
+  if (canvas.height !== rows) canvas.height = rows;
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const image = context.createImageData(canvas.width, rows);
+  const image = context.createImageData(wide, rows);
   const total = columns.length * rows;
   const sizes = Float32Array.from({ length: Math.min(total, SAMPLED) }, (_, i) => {
     const at = Math.floor((i * total) / Math.min(total, SAMPLED));
     return Math.abs(columns[Math.floor(at / rows)][order ? order[at % rows] : at % rows]);
   });
   const top = sizes.length ? sizes.sort()[Math.floor(0.98 * (sizes.length - 1))] || 1 : 1;
-  const shades = shadesOf(palette), pixels = new Uint32Array(image.data.buffer), scale = SHADES / top, wide = canvas.width;
+  const shades = shadesOf(palette), pixels = new Uint32Array(image.data.buffer), scale = SHADES / top;
   for (let x = 0; x < columns.length; x += 1) {
     const column = columns[x];
     for (let y = 0; y < rows; y += 1) {

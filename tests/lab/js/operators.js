@@ -1,12 +1,14 @@
 // Single operators: prints the outputs of each case as JSON, and how far its reverse is from differences.
-// Usage: node operators.js CASES.json
+// Usage: node operators.js CASES.json ENGINE, which is 0 for plain JavaScript and 1 for WebAssembly
 
 import { readFileSync } from "node:fs";
 import { backward, flow, recorded } from "../../../statewise/lab/static/backward.js";
 import { Graph } from "../../../statewise/lab/static/graph.js";
 import { OPERATORS } from "../../../statewise/lab/static/operator.js";
 import { decoded, tensorFrom } from "../../../statewise/lab/static/tensor.js";
+import { engines } from "./engine.js";
 
+engines[Number(process.argv[3])]();
 const STEP = 1e-3;
 const { cases } = JSON.parse(readFileSync(process.argv[2], "utf-8"));
 
@@ -47,7 +49,7 @@ const reversed = (graph, feed, differentiable) => {
 const found = cases.map(({ record, feed, differentiable }) => {
   const graph = new Graph(record.graph, decoded(record.weights));
   const given = new Map(Object.entries(feed).map(([name, one]) => [name, tensorFrom(one)]));
-  const values = graph.run(given, null, true);
+  const values = graph.run(given, null, false);
   const outputs = Object.fromEntries(graph.outputs.map(([name, place]) => [name, { dims: values[place].dims, data: Array.from(values[place].data, (x) => (Number.isFinite(x) ? x : String(x))) }]));
   return { outputs, reverse: differentiable.length ? reversed(graph, given, differentiable) : 0 };
 });
