@@ -18,8 +18,9 @@ import math
 import re
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -162,7 +163,7 @@ class _Tokenizer:
                 table = json.loads(text)
             except ValueError as error:
                 raise ValueError(f"{str(path)!r} is damaged: {error}; export the run again") from None
-            self._encode, self._decode = _symbols(table)
+            self._encode, self._decode = _without_library(table)
             return
         try:
             backend = tokenizers.Tokenizer.from_str(text)
@@ -183,27 +184,138 @@ class _Tokenizer:
         return self._decode([int(i) for i in ids if i != self.end_id])
 
 
-def _symbols(table: Mapping[str, Any]) -> tuple[Callable[[str], list[int]], Callable[[list[int]], str]]:
-    """A tokenizer whose tokens are single characters or bytes, without its library."""
-    model, cut = table["model"], table.get("pre_tokenizer")
-    of_bytes = cut == {**(cut or {}), "type": "ByteLevel", "add_prefix_space": False}
-    if model["type"] != "BPE" or model.get("merges") or table.get("normalizer") or not (cut is None or of_bytes):
-        raise ValueError("this tokenizer needs the library tokenizers; install it: pip install tokenizers")
-    ids = model["vocab"]
-    token_of = {i: token for token, i in ids.items()}
-    if not of_bytes:
-        unknown = ids.get(model.get("unk_token"))
-        return lambda text: [ids.get(letter, unknown) for letter in text], lambda given: "".join(
-            token_of[i] for i in given
-        )
+# Scripts without spaces: by the names that a tokenizer.json has for them, and as ranges.
+_SCRIPT_NAMES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_SCRIPTS = (
+    "\u0e01-\u0e3a\u0e40-\u0edf\u1000-\u109f\u1780-\u17f9\u19e0-\u19ff\u2e80-\u2fd5\u3005\u3007\u3021-\u3029"
+    "\u3038-\u303b\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fd-\u30ff\u31f0-\u31ff\u32d0-\u32fe\u3300-\u3357"
+    "\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9fe\uaa60-\uaa7f\uf900-\ufad9\uff66-\uff6f\uff71-\uff9d"
+    "\U000116d0-\U000116e3\U00016fe2-\U00016fe3\U00016ff0-\U00016ff1\U0001aff0-\U0001b167\U0001f200\U00020000-\U000323af"
+)
+_UNSPACED = rf"[{_SCRIPTS}\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]"
+# Words, in a text where each character beyond ASCII was replaced by a sign of its class (see `_Classes`).
+_GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?[a-zA-Z]+| ?[0-9\x02]+| ?[^\sa-zA-Z0-9\x02]+|\s+(?!\S)|\s+"
+_SPACED = r"\n|<(?=end>)|(?:[^\s<]|<(?!end>))+"
+_PUNCTUATED = r"[\x03\x04]|[a-zA-Z0-9_\x01]+|[^\sa-zA-Z0-9_\x01\x03]+|\n"
+
+
+class _Classes(dict[int, str]):
+    """A sign for each character: itself in ASCII, or of its class. Python's `re` knows no Unicode categories."""
+
+    def __init__(self, script: str = "(?!)") -> None:
+        self._script = re.compile(script)
+
+    def __missing__(self, code: int) -> str:
+        letter, category = chr(code), unicodedata.category(chr(code))
+        if code < 128:
+            sign = letter if code > 4 else "!"
+        elif category[0] == "L":
+            sign = "a"
+        elif category in ("Nd", "Nl"):
+            sign = "0"
+        elif category == "No":
+            sign = "\x02"
+        elif category[0] == "M" or category == "Pc" or re.match("[Ⓐ-ⓩ🄰-🅉🅐-🅩🅰-🆉]", letter):
+            sign = "\x01"
+        else:
+            sign = "\t" if category[0] == "Z" or letter == "\x85" else "!"
+        if self._script.match(letter):
+            sign = "\x03" if sign in "a0\x01" else "\x04"
+        self[code] = sign
+        return sign
+
+
+def _cutter(words: str, classes: _Classes) -> Callable[[str], Iterator[str]]:
+    pattern = re.compile(words, re.ASCII)
+    return lambda text: (text[match.start() : match.end()] for match in pattern.finditer(text.translate(classes)))
+
+
+def _without_library(table: Mapping[str, Any]) -> tuple[Callable[[str], list[int]], Callable[[list[int]], str]]:
+    """A tokenizer of the kinds that we train; of characters newer than Python, words may be cut elsewhere."""
+    model, rules, added = table["model"], table.get("normalizer") or {}, table.get("added_tokens", ())
+    ids, special = model["vocab"], {token["id"] for token in added if token["special"]}
+    token_of, unknown = {i: token for token, i in ids.items()}, ids.get(model.get("unk_token"))
+    odd = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges")
+    known = len(special) == len(added) and not any(model.get(option) for option in odd)
+    lower = whole = False
+    for rule in rules.get("normalizers", [rules] if rules else []):
+        match rule:
+            case {"type": "Lowercase"}:
+                lower = True
+            case {"type": "Replace", "pattern": {"Regex": "^<end>$"}, "content": " <end>"}:
+                whole = True
+            case _:
+                known = False
+    pieces: Callable[[str], Iterable[str]]
+    joined: Callable[[list[str]], str] = _spaced
+    match known and model["type"], table.get("pre_tokenizer"):
+        case "BPE", None if not model.get("merges"):
+            pieces, joined = list, "".join
+        case "BPE", {"type": "ByteLevel", "add_prefix_space": False, "use_regex": regex}:
+            pieces, joined = _byte_pairs(model.get("merges", ()), regex=regex)
+        case "WordLevel", None:
+            pieces = lambda text: [" <end>" if whole and text == "<end>" else text] if text else []  # noqa: E731
+        case "WordLevel", {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"pattern": {"String": "\n"}}, {"pattern": {"Regex": r"[^\S\n]+"}}, {"pattern": {"Regex": "<(?=end>)"}},
+            ],
+        }:  # fmt: skip
+            pieces, joined = _cutter(_SPACED, _Classes()), _lined
+        case "WordLevel", {"type": "Split", "pattern": {"Regex": regex}, "invert": True} if (
+            regex.replace(_SCRIPT_NAMES, "") == r"[]|[\w&&[^]]+|[^\w\s]+|\n"
+        ):
+            pieces = _cutter(_PUNCTUATED, _Classes(f"[{_SCRIPTS}]"))
+            joined = lambda tokens: re.sub(f"(?<={_UNSPACED}) (?={_UNSPACED})", "", _lined(tokens))  # noqa: E731
+        case _:
+            raise ValueError("this tokenizer needs the library tokenizers; install it: pip install tokenizers")
+
+    def encode(text: str) -> list[int]:
+        text = "".join(map(str.lower, text)) if lower else text  # each letter alone, as the library
+        return [i for i in (ids.get(piece, unknown) for piece in pieces(text)) if i is not None]
+
+    return encode, lambda given: joined([token_of[i] for i in given if i in token_of and i not in special])
+
+
+def _spaced(tokens: list[str]) -> str:
+    return "".join(tokens[:1]) + "".join(token[1:] if token[:1] == " " else f" {token}" for token in tokens[1:])
+
+
+def _lined(tokens: list[str]) -> str:
+    return _spaced(tokens).replace(" \n", "\n").replace("\n ", "\n")
+
+
+def _byte_pairs(merges: Iterable[Any], *, regex: bool) -> tuple[Callable[[str], Iterator[str]], Callable[..., str]]:
+    """Byte-level BPE: the pairs that were merged first in training are merged first. Without merges, bytes."""
     printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     others = iter(range(256, 512))
     letters = [chr(byte if byte in printable else next(others)) for byte in range(256)]
-    byte_of = {ids[letter]: byte for byte, letter in enumerate(letters)}
-    return (
-        lambda text: [ids[letters[byte]] for byte in text.encode()],
-        lambda given: bytes(byte_of[i] for i in given if i in byte_of).decode(errors="replace"),
-    )
+    byte_of = {letter: byte for byte, letter in enumerate(letters)}
+    rank = {tuple(pair.split(" ") if isinstance(pair, str) else pair): n for n, pair in enumerate(merges)}
+    cut = _cutter(_GPT2, _Classes()) if regex else lambda text: iter([text])
+
+    @lru_cache(1 << 16)
+    def merged(word: str) -> list[str]:
+        parts = [letters[byte] for byte in word.encode()]
+        while rank and len(parts) > 1:
+            best = min(pairwise(parts), key=lambda pair: rank.get(pair, len(rank)))
+            if best not in rank:
+                break
+            shorter: list[str] = []
+            for part in parts:
+                # A part that was just made is longer than the first of the pair, so it is not merged again.
+                if shorter and (shorter[-1], part) == best:
+                    shorter[-1] += part
+                else:
+                    shorter.append(part)
+            parts = shorter
+        return parts
+
+    def text_of(tokens: list[str]) -> str:
+        known = (letter for token in tokens for letter in token)
+        return bytes(byte_of[letter] for letter in known if letter in byte_of).decode(errors="replace")
+
+    return lambda text: (part for word in cut(text) for part in merged(word)), text_of
 
 
 # ------------------------------------------------------------------ choosing a token

@@ -177,23 +177,6 @@ def test_the_folder_runs_with_numpy_alone(exported: Path, here: Path) -> None:
     assert done.stdout == call("generate", "runs/lstm", *asked).out
 
 
-@pytest.mark.parametrize("kind", ["byte", "char"])
-def test_symbols_without_the_library(kind: str) -> None:
-    texts = ["naïve café\n", "日本", "", "a b  c"]
-    tokenizer = sw.data.Tokenizer.train(kind, texts[:2])
-    encode, decode = runtime._symbols(json.loads(tokenizer.to_json()))
-    for text in texts:
-        ids = tokenizer.encode(text).tolist()
-        assert encode(text) == ids
-        assert decode(ids) == tokenizer.decode(ids)
-        assert decode(ids[:-1]) == tokenizer.decode(ids[:-1])
-
-
-def test_words_need_the_library() -> None:
-    with pytest.raises(ValueError, match="needs the library tokenizers"):
-        runtime._symbols(json.loads(sw.data.Tokenizer.train("word", ["a b c"]).to_json()))
-
-
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
