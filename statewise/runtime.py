@@ -1,4 +1,4 @@
-"""Exported runs without PyTorch: this one file, NumPy, onnxruntime and tokenizers; in a pinch, NumPy alone.
+"""Exported runs without PyTorch: this one file and NumPy; faster with onnxruntime, and with tokenizers.
 
     from statewise import runtime
 
@@ -153,16 +153,16 @@ class _Tokenizer:
 
     def __init__(self, path: Path, *, end_id: int | None) -> None:
         self.end_id = end_id
-        text = path.read_text(encoding="utf-8")
         self._encode: Callable[[str], list[int]]
         self._decode: Callable[[list[int]], str]
         try:
+            text = path.read_text(encoding="utf-8")
+            table = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{str(path)!r} is damaged: {error}; export the run again") from None
+        try:
             import tokenizers
         except ModuleNotFoundError:
-            try:
-                table = json.loads(text)
-            except ValueError as error:
-                raise ValueError(f"{str(path)!r} is damaged: {error}; export the run again") from None
             self._encode, self._decode = _without_library(table)
             return
         try:
@@ -394,7 +394,7 @@ def read_safetensors(path: Path) -> tuple[Arrays, dict[str, str]]:
             begin, end = (8 + size + offset for offset in about["data_offsets"])
             kind = np.dtype(_KINDS[about["dtype"]])
             arrays[name] = np.frombuffer(content[begin:end], dtype=kind).reshape(about["shape"])
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} is not a saved state: {error}") from None
     return arrays, metadata
 
@@ -422,26 +422,32 @@ class Graph:
     def __init__(self, path: Path, *, threads: int) -> None:
         if not path.is_file():
             raise ValueError(f"there is no graph {str(path)!r}; export the run again")
+        self._path = path
         try:
-            import onnxruntime
-        except ModuleNotFoundError:
-            try:
-                self._run: Callable[[Mapping[str, Array]], Arrays] = interpreted(path.read_bytes())
-            except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
-                raise ValueError(f"{str(path)!r} is damaged: {error}; export the run again") from None
-            return
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.intra_op_num_threads = options.inter_op_num_threads = threads
-        try:
-            session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # one kind for each of its codes
-            raise ValueError(f"{str(path)!r} cannot be opened: {error}; export the run again") from None
-        names = [value.name for value in session.get_outputs()]
-        self._run = lambda feed: dict(zip(names, session.run(None, dict(feed))))
+            self._run = _opened(path, threads=threads)
+        except NotImplementedError as error:
+            raise ValueError(f"{str(path)!r} needs onnxruntime: {error}; install it: pip install onnxruntime") from None
+        except Exception as error:  # of a damaged file any; onnxruntime has a kind for each of its codes
+            raise ValueError(f"{str(path)!r} is damaged: {error!r}; export the run again") from error
 
     def __call__(self, feed: Mapping[str, Array]) -> Arrays:
-        return self._run(feed)
+        try:
+            return self._run(feed)
+        except Exception as error:
+            raise ValueError(f"{str(self._path)!r} cannot be computed: {error!r}; export the run again") from error
+
+
+def _opened(path: Path, *, threads: int) -> Callable[[Mapping[str, Array]], Arrays]:
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        return interpreted(path.read_bytes())
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = options.inter_op_num_threads = threads
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_outputs()]
+    return lambda feed: dict(zip(names, session.run(None, dict(feed))))
 
 
 def interpreted(model: bytes) -> Callable[[Mapping[str, Array]], Arrays]:
@@ -465,23 +471,26 @@ def _message(data: bytes) -> dict[int, list[Any]]:
                 value, at = data[at : at + 8], at + 8
             case 2:
                 size, at = _varint(data, at)
+                if not 0 <= size <= len(data) - at:
+                    raise ValueError(f"a field of {size} bytes ends outside of the file")
                 value, at = data[at : at + size], at + size
             case 5:
                 value, at = data[at : at + 4], at + 4
             case kind:
-                raise ValueError(f"the graph is damaged: a field of kind {kind}")
+                raise ValueError(f"a field of kind {kind}")
         fields.setdefault(key >> 3, []).append(value)
     return fields
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
+    value = 0
+    for shift in range(0, 70, 7):
         byte = data[at]
         value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
+        at += 1
         if byte < 128:
             return value - (1 << 64) if value >> 63 else value, at
+    raise ValueError("a number of more than ten bytes")
 
 
 def _whole_numbers(parts: Sequence[Any]) -> list[int]:
@@ -530,7 +539,7 @@ def _attribute(fields: Mapping[int, list[Any]]) -> Any:
             return np.frombuffer(b"".join(fields.get(7, ())), dtype="<f4").tolist()
         case 7:
             return _whole_numbers(fields.get(8, ()))
-    raise ValueError(f"the graph has an attribute of kind {kind}, which only onnxruntime reads; install it")
+    raise NotImplementedError(f"an attribute of kind {kind}")
 
 
 class _Program:
@@ -546,7 +555,7 @@ class _Program:
             attributes = [_message(one) for one in node.get(5, ())]
             (kind,) = node[4]
             if kind.decode() not in _OPERATORS:
-                raise ValueError(f"the graph has the operator {kind.decode()}: install onnxruntime")
+                raise NotImplementedError(f"the operator {kind.decode()}")
             self.nodes.append(
                 (
                     _OPERATORS[kind.decode()],
@@ -563,7 +572,7 @@ class _Program:
             if operator is _scan:
                 attributes = {**attributes, "outside": values}
             with np.errstate(all="ignore"):  # as onnxruntime: what is divided by 0 is infinite
-                found = operator(*(values[name] for name in inputs), outputs=len(outputs), **attributes)
+                found = operator(*(values[name] for name in inputs), **attributes)
             values.update(zip(outputs, found if isinstance(found, list) else [found]))
         return {name: values[name] for name in self.outputs}
 
@@ -586,7 +595,7 @@ def _scan(
 
 
 def _reduced(function: Any) -> Callable[..., Array]:
-    def reduce(x: Array, axes: Array | None = None, *, keepdims: int = 1, outputs: int = 1, **more: Any) -> Array:
+    def reduce(x: Array, axes: Array | None = None, *, keepdims: int = 1, **more: Any) -> Array:
         chosen = None if axes is None else tuple(axes.tolist())
         if chosen == () or (chosen is None and more.get("noop_with_empty_axes")):
             return x
@@ -599,14 +608,14 @@ def _reduced(function: Any) -> Callable[..., Array]:
 def _of(function: Any) -> Callable[..., Array]:
     """Of as many arrays as there are inputs, in the type of the first."""
 
-    def apply(*given: Array, outputs: int = 1, **_: Any) -> Array:
+    def apply(*given: Array) -> Array:
         found: Array = np.asarray(function(*given))
         return found if found.dtype == np.bool_ else found.astype(given[0].dtype, copy=False)
 
     return apply
 
 
-def _cast(x: Array, *, to: int, outputs: int = 1, **_: Any) -> Array:
+def _cast(x: Array, *, to: int, **_: Any) -> Array:
     return x.astype(_TYPES[to])
 
 
@@ -621,7 +630,7 @@ def _erf(x: Array) -> Array:
     return np.asarray(_error_function(x.astype(np.float64)), dtype=np.float64)
 
 
-def _gelu(x: Array, *, approximate: str = "none", outputs: int = 1) -> Array:
+def _gelu(x: Array, *, approximate: str = "none") -> Array:
     inner = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)) if approximate == "tanh" else _erf(x / math.sqrt(2))
     return np.asarray(0.5 * x * (1 + inner), dtype=x.dtype)
 
@@ -633,7 +642,6 @@ def _normalised(
     *,
     axis: int = -1,
     epsilon: float = 1e-5,
-    outputs: int = 1,
     **_: Any,
 ) -> Array:
     axes = tuple(range(axis % x.ndim, x.ndim))
@@ -651,15 +659,12 @@ def _gemm(
     beta: float = 1.0,
     transA: int = 0,
     transB: int = 0,
-    outputs: int = 1,
 ) -> Array:
     y = np.float32(alpha) * ((a.T if transA else a) @ (b.T if transB else b))
     return (y if c is None else y + np.float32(beta) * c).astype(a.dtype)
 
 
-def _slice(
-    x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None, *, outputs: int = 1
-) -> Array:
+def _slice(x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None) -> Array:
     chosen = [slice(None)] * x.ndim
     strides = [1] * len(starts) if steps is None else steps.tolist()
     for axis, begin, end, step in zip(
@@ -670,38 +675,40 @@ def _slice(
     return x[tuple(chosen)]
 
 
-def _split(
-    x: Array, sizes: Array | None = None, *, axis: int = 0, num_outputs: int = 0, outputs: int = 1
-) -> list[Array]:
+def _split(x: Array, sizes: Array | None = None, *, axis: int = 0, num_outputs: int = 1) -> list[Array]:
     if sizes is None:
-        each = -(-x.shape[axis] // (num_outputs or outputs))
+        each = -(-x.shape[axis] // num_outputs)
         return np.split(x, range(each, x.shape[axis], each), axis)
     return np.split(x, sizes.cumsum()[:-1].tolist(), axis)
 
 
-def _reshape(x: Array, shape: Array, *, outputs: int = 1, allowzero: int = 0) -> Array:
+def _reshape(x: Array, shape: Array, *, allowzero: int = 0) -> Array:
     sizes = shape.tolist()
     return x.reshape([x.shape[at] if size == 0 and not allowzero else size for at, size in enumerate(sizes)])
 
 
-def _scattered(x: Array, index: Array, updates: Array, *, reduction: str = "none", outputs: int = 1) -> Array:
+def _scattered(x: Array, index: Array, updates: Array, *, reduction: str = "none") -> Array:
     return _put(x, tuple(np.moveaxis(index, -1, 0)), updates, reduction)
 
 
-def _scattered_along(
-    x: Array, index: Array, updates: Array, *, axis: int = 0, reduction: str = "none", outputs: int = 1
-) -> Array:
+def _scattered_along(x: Array, index: Array, updates: Array, *, axis: int = 0, reduction: str = "none") -> Array:
     places: list[Array] = list(np.indices(index.shape))
     places[axis] = index
     return _put(x, tuple(places), updates, reduction)
 
 
+def _gathered(x: Array, index: Array, *, batch_dims: int = 0) -> Array:
+    if batch_dims:
+        raise NotImplementedError("GatherND of batches")
+    return np.asarray(x[tuple(np.moveaxis(index, -1, 0))])
+
+
 def _put(x: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:
     found = x.copy()
-    if reduction == "add":
-        np.add.at(found, places, updates)
-    else:
+    if reduction == "none":
         found[places] = updates
+    else:
+        {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction].at(found, places, updates)
     return found
 
 
@@ -712,20 +719,17 @@ def _padded(
     axes: Array | None = None,
     *,
     mode: str = "constant",
-    outputs: int = 1,
 ) -> Array:
     chosen = list(range(x.ndim)) if axes is None else axes.tolist()
     each = [(0, 0)] * x.ndim
     for at, axis in enumerate(chosen):
         each[axis] = (int(pads[at]), int(pads[at + len(chosen)]))
-    return (
-        np.pad(x, each, constant_values=0 if value is None else value.item())
-        if mode == "constant"
-        else np.pad(x, each, mode="edge")
-    )
+    if mode == "constant":
+        return np.pad(x, each, constant_values=0 if value is None else value.item())
+    return np.pad(x, each, mode=mode)  # type: ignore[call-overload,no-any-return]  # ONNX has NumPy's names
 
 
-def _clipped(x: Array, least: Array | None = None, most: Array | None = None, *, outputs: int = 1) -> Array:
+def _clipped(x: Array, least: Array | None = None, most: Array | None = None) -> Array:
     return np.clip(x, least, most).astype(x.dtype)
 
 
@@ -757,22 +761,22 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "Cast": _cast, "Clip": _clipped, "Gelu": _gelu,
     "Gemm": _gemm, "LayerNormalization": _normalised, "Pad": _padded, "Reshape": _reshape, "Scan": _scan,
     "ScatterElements": _scattered_along, "ScatterND": _scattered, "Slice": _slice, "Split": _split,
-    "Concat": lambda *x, axis, outputs: np.concatenate(x, axis),
-    "Constant": lambda *, outputs, **value: next(np.asarray(one) for one in value.values()),
-    "ConstantOfShape": lambda shape, *, outputs, value=_ZERO: np.full(shape.tolist(), value[0]),
-    "Expand": lambda x, shape, *, outputs: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist()))),
-    "Gather": lambda x, at, *, outputs, axis=0: np.take(x, at, axis),
-    "GatherElements": lambda x, at, *, outputs, axis=0: np.take_along_axis(x, at, axis),
-    "GatherND": lambda x, at, *, outputs, **_: x[tuple(np.moveaxis(at, -1, 0))],
-    "Range": lambda begin, end, step, *, outputs: np.arange(begin, end, step, dtype=begin.dtype),
-    "Shape": lambda x, *, outputs, start=0, end=None: np.array(x.shape[start:end], dtype=np.int64),
-    "LogSoftmax": lambda x, *, outputs, axis=-1: x - np.logaddexp.reduce(x, axis, keepdims=True),
-    "Softmax": lambda x, *, outputs, axis=-1: np.moveaxis(_softmax(np.moveaxis(x, axis, -1)), -1, axis),
-    "Squeeze": lambda x, axes=None, *, outputs: np.squeeze(x, None if axes is None else tuple(axes.tolist())),
-    "Transpose": lambda x, *, outputs, perm=None: np.transpose(x, perm),
-    "Trilu": lambda x, k=0, *, outputs, upper=1: (np.triu if upper else np.tril)(x, int(k)),
-    "Unsqueeze": lambda x, axes, *, outputs: np.expand_dims(x, tuple(axes.tolist())),
-    "Where": lambda which, x, y, *, outputs: np.where(which, x, y),
+    "Concat": lambda *x, axis: np.concatenate(x, axis),
+    "Constant": lambda **value: next(np.asarray(one) for one in value.values()),
+    "ConstantOfShape": lambda shape, *, value=_ZERO: np.full(shape.tolist(), value[0]),
+    "Expand": lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist()))),
+    "Gather": lambda x, at, *, axis=0: np.take(x, at, axis),
+    "GatherElements": lambda x, at, *, axis=0: np.take_along_axis(x, at, axis),
+    "GatherND": _gathered,
+    "Range": lambda begin, end, step: np.arange(begin, end, step, dtype=begin.dtype),
+    "Shape": lambda x, *, start=0, end=None: np.array(x.shape[start:end], dtype=np.int64),
+    "LogSoftmax": lambda x, *, axis=-1: x - np.logaddexp.reduce(x, axis, keepdims=True),
+    "Softmax": lambda x, *, axis=-1: np.moveaxis(_softmax(np.moveaxis(x, axis, -1)), -1, axis),
+    "Squeeze": lambda x, axes=None: np.squeeze(x, None if axes is None else tuple(axes.tolist())),
+    "Transpose": lambda x, *, perm=None: np.transpose(x, perm),
+    "Trilu": lambda x, k=0, *, upper=1: (np.triu if upper else np.tril)(x, int(k)),
+    "Unsqueeze": lambda x, axes: np.expand_dims(x, tuple(axes.tolist())),
+    "Where": lambda which, x, y: np.where(which, x, y),
 }  # fmt: skip
 
 
@@ -1484,11 +1488,11 @@ class Translator:
         settings = self._settings
         # Of a series, every token is a number; no token of a target is its end symbol.
         self.target = _Tokenizer(
-            folder / settings["target"], end_id=None if settings["shares_places"] else settings["end"]
+            folder / Path(settings["target"]).name, end_id=None if settings["shares_places"] else settings["end"]
         )
         self.source: _Tokenizer | None = None
         if settings["source_kind"] == "text":
-            self.source = _Tokenizer(folder / settings["source"], end_id=settings["source_end"])
+            self.source = _Tokenizer(folder / Path(settings["source"]).name, end_id=settings["source_end"])
         self._condition, self._step = (
             Graph(folder / f"{name}.onnx", threads=threads) for name in ("condition", "step")
         )
@@ -1612,7 +1616,7 @@ def load(folder: str | Path, *, int8: bool = False, threads: int = 1) -> Any:
         about = json.loads((folder / "export.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{str(folder)!r} is not a folder that `statewise export` wrote") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{str(folder / 'export.json')!r} is damaged: {error}") from None
     if not isinstance(about, dict):
         raise ValueError(f"{str(folder / 'export.json')!r} is damaged: it holds no table")
@@ -1622,7 +1626,7 @@ def load(folder: str | Path, *, int8: bool = False, threads: int = 1) -> Any:
         raise ValueError(f"{str(folder)!r} has no int8 graphs; export the run again, with them")
     try:
         return _RUNS[about["task"]](folder, about, int8=int8, threads=threads)
-    except (KeyError, TypeError, OSError) as error:
+    except (KeyError, TypeError, AttributeError, OSError) as error:
         raise ValueError(f"{str(folder)!r} is not complete: {error}; export the run again") from None
 
 
