@@ -1,4 +1,4 @@
-"""Exported runs without PyTorch: this one file, NumPy, onnxruntime and tokenizers; in a pinch, NumPy alone.
+"""Exported runs without PyTorch: this one file and NumPy; faster with onnxruntime, and with tokenizers.
 
     from statewise import runtime
 
@@ -18,8 +18,9 @@ import math
 import re
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,17 +153,17 @@ class _Tokenizer:
 
     def __init__(self, path: Path, *, end_id: int | None) -> None:
         self.end_id = end_id
-        text = path.read_text(encoding="utf-8")
         self._encode: Callable[[str], list[int]]
         self._decode: Callable[[list[int]], str]
         try:
+            text = path.read_text(encoding="utf-8")
+            table = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{str(path)!r} is damaged: {error}; export the run again") from None
+        try:
             import tokenizers
         except ModuleNotFoundError:
-            try:
-                table = json.loads(text)
-            except ValueError as error:
-                raise ValueError(f"{str(path)!r} is damaged: {error}; export the run again") from None
-            self._encode, self._decode = _symbols(table)
+            self._encode, self._decode = _without_library(table)
             return
         try:
             backend = tokenizers.Tokenizer.from_str(text)
@@ -183,27 +184,138 @@ class _Tokenizer:
         return self._decode([int(i) for i in ids if i != self.end_id])
 
 
-def _symbols(table: Mapping[str, Any]) -> tuple[Callable[[str], list[int]], Callable[[list[int]], str]]:
-    """A tokenizer whose tokens are single characters or bytes, without its library."""
-    model, cut = table["model"], table.get("pre_tokenizer")
-    of_bytes = cut == {**(cut or {}), "type": "ByteLevel", "add_prefix_space": False}
-    if model["type"] != "BPE" or model.get("merges") or table.get("normalizer") or not (cut is None or of_bytes):
-        raise ValueError("this tokenizer needs the library tokenizers; install it: pip install tokenizers")
-    ids = model["vocab"]
-    token_of = {i: token for token, i in ids.items()}
-    if not of_bytes:
-        unknown = ids.get(model.get("unk_token"))
-        return lambda text: [ids.get(letter, unknown) for letter in text], lambda given: "".join(
-            token_of[i] for i in given
-        )
+# Scripts without spaces: by the names that a tokenizer.json has for them, and as ranges.
+_SCRIPT_NAMES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_SCRIPTS = (
+    "\u0e01-\u0e3a\u0e40-\u0edf\u1000-\u109f\u1780-\u17f9\u19e0-\u19ff\u2e80-\u2fd5\u3005\u3007\u3021-\u3029"
+    "\u3038-\u303b\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fd-\u30ff\u31f0-\u31ff\u32d0-\u32fe\u3300-\u3357"
+    "\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9fe\uaa60-\uaa7f\uf900-\ufad9\uff66-\uff6f\uff71-\uff9d"
+    "\U000116d0-\U000116e3\U00016fe2-\U00016fe3\U00016ff0-\U00016ff1\U0001aff0-\U0001b167\U0001f200\U00020000-\U000323af"
+)
+_UNSPACED = rf"[{_SCRIPTS}\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]"
+# Words, in a text where each character beyond ASCII was replaced by a sign of its class (see `_Classes`).
+_GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?[a-zA-Z]+| ?[0-9\x02]+| ?[^\sa-zA-Z0-9\x02]+|\s+(?!\S)|\s+"
+_SPACED = r"\n|<(?=end>)|(?:[^\s<]|<(?!end>))+"
+_PUNCTUATED = r"[\x03\x04]|[a-zA-Z0-9_\x01]+|[^\sa-zA-Z0-9_\x01\x03]+|\n"
+
+
+class _Classes(dict[int, str]):
+    """A sign for each character: itself in ASCII, or of its class. Python's `re` knows no Unicode categories."""
+
+    def __init__(self, script: str = "(?!)") -> None:
+        self._script = re.compile(script)
+
+    def __missing__(self, code: int) -> str:
+        letter, category = chr(code), unicodedata.category(chr(code))
+        if code < 128:
+            sign = letter if code > 4 else "!"
+        elif category[0] == "L":
+            sign = "a"
+        elif category in ("Nd", "Nl"):
+            sign = "0"
+        elif category == "No":
+            sign = "\x02"
+        elif category[0] == "M" or category == "Pc" or re.match("[Ⓐ-ⓩ🄰-🅉🅐-🅩🅰-🆉]", letter):
+            sign = "\x01"
+        else:
+            sign = "\t" if category[0] == "Z" or letter == "\x85" else "!"
+        if self._script.match(letter):
+            sign = "\x03" if sign in "a0\x01" else "\x04"
+        self[code] = sign
+        return sign
+
+
+def _cutter(words: str, classes: _Classes) -> Callable[[str], Iterator[str]]:
+    pattern = re.compile(words, re.ASCII)
+    return lambda text: (text[match.start() : match.end()] for match in pattern.finditer(text.translate(classes)))
+
+
+def _without_library(table: Mapping[str, Any]) -> tuple[Callable[[str], list[int]], Callable[[list[int]], str]]:
+    """A tokenizer of the kinds that we train; of characters newer than Python, words may be cut elsewhere."""
+    model, rules, added = table["model"], table.get("normalizer") or {}, table.get("added_tokens", ())
+    ids, special = model["vocab"], {token["id"] for token in added if token["special"]}
+    token_of, unknown = {i: token for token, i in ids.items()}, ids.get(model.get("unk_token"))
+    odd = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges")
+    known = len(special) == len(added) and not any(model.get(option) for option in odd)
+    lower = whole = False
+    for rule in rules.get("normalizers", [rules] if rules else []):
+        match rule:
+            case {"type": "Lowercase"}:
+                lower = True
+            case {"type": "Replace", "pattern": {"Regex": "^<end>$"}, "content": " <end>"}:
+                whole = True
+            case _:
+                known = False
+    pieces: Callable[[str], Iterable[str]]
+    joined: Callable[[list[str]], str] = _spaced
+    match known and model["type"], table.get("pre_tokenizer"):
+        case "BPE", None if not model.get("merges"):
+            pieces, joined = list, "".join
+        case "BPE", {"type": "ByteLevel", "add_prefix_space": False, "use_regex": regex}:
+            pieces, joined = _byte_pairs(model.get("merges", ()), regex=regex)
+        case "WordLevel", None:
+            pieces = lambda text: [" <end>" if whole and text == "<end>" else text] if text else []  # noqa: E731
+        case "WordLevel", {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"pattern": {"String": "\n"}}, {"pattern": {"Regex": r"[^\S\n]+"}}, {"pattern": {"Regex": "<(?=end>)"}},
+            ],
+        }:  # fmt: skip
+            pieces, joined = _cutter(_SPACED, _Classes()), _lined
+        case "WordLevel", {"type": "Split", "pattern": {"Regex": regex}, "invert": True} if (
+            regex.replace(_SCRIPT_NAMES, "") == r"[]|[\w&&[^]]+|[^\w\s]+|\n"
+        ):
+            pieces = _cutter(_PUNCTUATED, _Classes(f"[{_SCRIPTS}]"))
+            joined = lambda tokens: re.sub(f"(?<={_UNSPACED}) (?={_UNSPACED})", "", _lined(tokens))  # noqa: E731
+        case _:
+            raise ValueError("this tokenizer needs the library tokenizers; install it: pip install tokenizers")
+
+    def encode(text: str) -> list[int]:
+        text = "".join(map(str.lower, text)) if lower else text  # each letter alone, as the library
+        return [i for i in (ids.get(piece, unknown) for piece in pieces(text)) if i is not None]
+
+    return encode, lambda given: joined([token_of[i] for i in given if i in token_of and i not in special])
+
+
+def _spaced(tokens: list[str]) -> str:
+    return "".join(tokens[:1]) + "".join(token[1:] if token[:1] == " " else f" {token}" for token in tokens[1:])
+
+
+def _lined(tokens: list[str]) -> str:
+    return _spaced(tokens).replace(" \n", "\n").replace("\n ", "\n")
+
+
+def _byte_pairs(merges: Iterable[Any], *, regex: bool) -> tuple[Callable[[str], Iterator[str]], Callable[..., str]]:
+    """Byte-level BPE: the pairs that were merged first in training are merged first. Without merges, bytes."""
     printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     others = iter(range(256, 512))
     letters = [chr(byte if byte in printable else next(others)) for byte in range(256)]
-    byte_of = {ids[letter]: byte for byte, letter in enumerate(letters)}
-    return (
-        lambda text: [ids[letters[byte]] for byte in text.encode()],
-        lambda given: bytes(byte_of[i] for i in given if i in byte_of).decode(errors="replace"),
-    )
+    byte_of = {letter: byte for byte, letter in enumerate(letters)}
+    rank = {tuple(pair.split(" ") if isinstance(pair, str) else pair): n for n, pair in enumerate(merges)}
+    cut = _cutter(_GPT2, _Classes()) if regex else lambda text: iter([text])
+
+    @lru_cache(1 << 16)
+    def merged(word: str) -> list[str]:
+        parts = [letters[byte] for byte in word.encode()]
+        while rank and len(parts) > 1:
+            best = min(pairwise(parts), key=lambda pair: rank.get(pair, len(rank)))
+            if best not in rank:
+                break
+            shorter: list[str] = []
+            for part in parts:
+                # A part that was just made is longer than the first of the pair, so it is not merged again.
+                if shorter and (shorter[-1], part) == best:
+                    shorter[-1] += part
+                else:
+                    shorter.append(part)
+            parts = shorter
+        return parts
+
+    def text_of(tokens: list[str]) -> str:
+        known = (letter for token in tokens for letter in token)
+        return bytes(byte_of[letter] for letter in known if letter in byte_of).decode(errors="replace")
+
+    return lambda text: (part for word in cut(text) for part in merged(word)), text_of
 
 
 # ------------------------------------------------------------------ choosing a token
@@ -282,7 +394,7 @@ def read_safetensors(path: Path) -> tuple[Arrays, dict[str, str]]:
             begin, end = (8 + size + offset for offset in about["data_offsets"])
             kind = np.dtype(_KINDS[about["dtype"]])
             arrays[name] = np.frombuffer(content[begin:end], dtype=kind).reshape(about["shape"])
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} is not a saved state: {error}") from None
     return arrays, metadata
 
@@ -315,26 +427,32 @@ class Graph:
     def __init__(self, path: Path, *, threads: int) -> None:
         if not path.is_file():
             raise ValueError(f"there is no graph {str(path)!r}; export the run again")
+        self._path = path
         try:
-            import onnxruntime
-        except ModuleNotFoundError:
-            try:
-                self._run: Callable[[Mapping[str, Array]], Arrays] = interpreted(path.read_bytes())
-            except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
-                raise ValueError(f"{str(path)!r} is damaged: {error}; export the run again") from None
-            return
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.intra_op_num_threads = options.inter_op_num_threads = threads
-        try:
-            session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # one kind for each of its codes
-            raise ValueError(f"{str(path)!r} cannot be opened: {error}; export the run again") from None
-        names = [value.name for value in session.get_outputs()]
-        self._run = lambda feed: dict(zip(names, session.run(None, dict(feed))))
+            self._run = _opened(path, threads=threads)
+        except NotImplementedError as error:
+            raise ValueError(f"{str(path)!r} needs onnxruntime: {error}; install it: pip install onnxruntime") from None
+        except Exception as error:  # of a damaged file any; onnxruntime has a kind for each of its codes
+            raise ValueError(f"{str(path)!r} is damaged: {error!r}; export the run again") from error
 
     def __call__(self, feed: Mapping[str, Array]) -> Arrays:
-        return self._run(feed)
+        try:
+            return self._run(feed)
+        except Exception as error:
+            raise ValueError(f"{str(self._path)!r} cannot be computed: {error!r}; export the run again") from error
+
+
+def _opened(path: Path, *, threads: int) -> Callable[[Mapping[str, Array]], Arrays]:
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        return interpreted(path.read_bytes())
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = options.inter_op_num_threads = threads
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_outputs()]
+    return lambda feed: dict(zip(names, session.run(None, dict(feed))))
 
 
 def interpreted(model: bytes) -> Callable[[Mapping[str, Array]], Arrays]:
@@ -358,23 +476,26 @@ def _message(data: bytes) -> dict[int, list[Any]]:
                 value, at = data[at : at + 8], at + 8
             case 2:
                 size, at = _varint(data, at)
+                if not 0 <= size <= len(data) - at:
+                    raise ValueError(f"a field of {size} bytes ends outside of the file")
                 value, at = data[at : at + size], at + size
             case 5:
                 value, at = data[at : at + 4], at + 4
             case kind:
-                raise ValueError(f"the graph is damaged: a field of kind {kind}")
+                raise ValueError(f"a field of kind {kind}")
         fields.setdefault(key >> 3, []).append(value)
     return fields
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
+    value = 0
+    for shift in range(0, 70, 7):
         byte = data[at]
         value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
+        at += 1
         if byte < 128:
             return value - (1 << 64) if value >> 63 else value, at
+    raise ValueError("a number of more than ten bytes")
 
 
 def _whole_numbers(parts: Sequence[Any]) -> list[int]:
@@ -423,7 +544,7 @@ def _attribute(fields: Mapping[int, list[Any]]) -> Any:
             return np.frombuffer(b"".join(fields.get(7, ())), dtype="<f4").tolist()
         case 7:
             return _whole_numbers(fields.get(8, ()))
-    raise ValueError(f"the graph has an attribute of kind {kind}, which only onnxruntime reads; install it")
+    raise NotImplementedError(f"an attribute of kind {kind}")
 
 
 class _Program:
@@ -439,7 +560,7 @@ class _Program:
             attributes = [_message(one) for one in node.get(5, ())]
             (kind,) = node[4]
             if kind.decode() not in _OPERATORS:
-                raise ValueError(f"the graph has the operator {kind.decode()}: install onnxruntime")
+                raise NotImplementedError(f"the operator {kind.decode()}")
             self.nodes.append(
                 (
                     _OPERATORS[kind.decode()],
@@ -456,7 +577,7 @@ class _Program:
             if operator is _scan:
                 attributes = {**attributes, "outside": values}
             with np.errstate(all="ignore"):  # as onnxruntime: what is divided by 0 is infinite
-                found = operator(*(values[name] for name in inputs), outputs=len(outputs), **attributes)
+                found = operator(*(values[name] for name in inputs), **attributes)
             values.update(zip(outputs, found if isinstance(found, list) else [found]))
         return {name: values[name] for name in self.outputs}
 
@@ -479,7 +600,7 @@ def _scan(
 
 
 def _reduced(function: Any) -> Callable[..., Array]:
-    def reduce(x: Array, axes: Array | None = None, *, keepdims: int = 1, outputs: int = 1, **more: Any) -> Array:
+    def reduce(x: Array, axes: Array | None = None, *, keepdims: int = 1, **more: Any) -> Array:
         chosen = None if axes is None else tuple(axes.tolist())
         if chosen == () or (chosen is None and more.get("noop_with_empty_axes")):
             return x
@@ -492,14 +613,14 @@ def _reduced(function: Any) -> Callable[..., Array]:
 def _of(function: Any) -> Callable[..., Array]:
     """Of as many arrays as there are inputs, in the type of the first."""
 
-    def apply(*given: Array, outputs: int = 1, **_: Any) -> Array:
+    def apply(*given: Array) -> Array:
         found: Array = np.asarray(function(*given))
         return found if found.dtype == np.bool_ else found.astype(given[0].dtype, copy=False)
 
     return apply
 
 
-def _cast(x: Array, *, to: int, outputs: int = 1, **_: Any) -> Array:
+def _cast(x: Array, *, to: int, **_: Any) -> Array:
     return x.astype(_TYPES[to])
 
 
@@ -514,7 +635,7 @@ def _erf(x: Array) -> Array:
     return np.asarray(_error_function(x.astype(np.float64)), dtype=np.float64)
 
 
-def _gelu(x: Array, *, approximate: str = "none", outputs: int = 1) -> Array:
+def _gelu(x: Array, *, approximate: str = "none") -> Array:
     inner = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)) if approximate == "tanh" else _erf(x / math.sqrt(2))
     return np.asarray(0.5 * x * (1 + inner), dtype=x.dtype)
 
@@ -526,7 +647,6 @@ def _normalised(
     *,
     axis: int = -1,
     epsilon: float = 1e-5,
-    outputs: int = 1,
     **_: Any,
 ) -> Array:
     axes = tuple(range(axis % x.ndim, x.ndim))
@@ -544,15 +664,12 @@ def _gemm(
     beta: float = 1.0,
     transA: int = 0,
     transB: int = 0,
-    outputs: int = 1,
 ) -> Array:
     y = np.float32(alpha) * ((a.T if transA else a) @ (b.T if transB else b))
     return (y if c is None else y + np.float32(beta) * c).astype(a.dtype)
 
 
-def _slice(
-    x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None, *, outputs: int = 1
-) -> Array:
+def _slice(x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None) -> Array:
     chosen = [slice(None)] * x.ndim
     strides = [1] * len(starts) if steps is None else steps.tolist()
     for axis, begin, end, step in zip(
@@ -563,38 +680,40 @@ def _slice(
     return x[tuple(chosen)]
 
 
-def _split(
-    x: Array, sizes: Array | None = None, *, axis: int = 0, num_outputs: int = 0, outputs: int = 1
-) -> list[Array]:
+def _split(x: Array, sizes: Array | None = None, *, axis: int = 0, num_outputs: int = 1) -> list[Array]:
     if sizes is None:
-        each = -(-x.shape[axis] // (num_outputs or outputs))
+        each = -(-x.shape[axis] // num_outputs)
         return np.split(x, range(each, x.shape[axis], each), axis)
     return np.split(x, sizes.cumsum()[:-1].tolist(), axis)
 
 
-def _reshape(x: Array, shape: Array, *, outputs: int = 1, allowzero: int = 0) -> Array:
+def _reshape(x: Array, shape: Array, *, allowzero: int = 0) -> Array:
     sizes = shape.tolist()
     return x.reshape([x.shape[at] if size == 0 and not allowzero else size for at, size in enumerate(sizes)])
 
 
-def _scattered(x: Array, index: Array, updates: Array, *, reduction: str = "none", outputs: int = 1) -> Array:
+def _scattered(x: Array, index: Array, updates: Array, *, reduction: str = "none") -> Array:
     return _put(x, tuple(np.moveaxis(index, -1, 0)), updates, reduction)
 
 
-def _scattered_along(
-    x: Array, index: Array, updates: Array, *, axis: int = 0, reduction: str = "none", outputs: int = 1
-) -> Array:
+def _scattered_along(x: Array, index: Array, updates: Array, *, axis: int = 0, reduction: str = "none") -> Array:
     places: list[Array] = list(np.indices(index.shape))
     places[axis] = index
     return _put(x, tuple(places), updates, reduction)
 
 
+def _gathered(x: Array, index: Array, *, batch_dims: int = 0) -> Array:
+    if batch_dims:
+        raise NotImplementedError("GatherND of batches")
+    return np.asarray(x[tuple(np.moveaxis(index, -1, 0))])
+
+
 def _put(x: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:
     found = x.copy()
-    if reduction == "add":
-        np.add.at(found, places, updates)
-    else:
+    if reduction == "none":
         found[places] = updates
+    else:
+        {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction].at(found, places, updates)
     return found
 
 
@@ -605,20 +724,17 @@ def _padded(
     axes: Array | None = None,
     *,
     mode: str = "constant",
-    outputs: int = 1,
 ) -> Array:
     chosen = list(range(x.ndim)) if axes is None else axes.tolist()
     each = [(0, 0)] * x.ndim
     for at, axis in enumerate(chosen):
         each[axis] = (int(pads[at]), int(pads[at + len(chosen)]))
-    return (
-        np.pad(x, each, constant_values=0 if value is None else value.item())
-        if mode == "constant"
-        else np.pad(x, each, mode="edge")
-    )
+    if mode == "constant":
+        return np.pad(x, each, constant_values=0 if value is None else value.item())
+    return np.pad(x, each, mode=mode)  # type: ignore[call-overload,no-any-return]  # ONNX has NumPy's names
 
 
-def _clipped(x: Array, least: Array | None = None, most: Array | None = None, *, outputs: int = 1) -> Array:
+def _clipped(x: Array, least: Array | None = None, most: Array | None = None) -> Array:
     return np.clip(x, least, most).astype(x.dtype)
 
 
@@ -650,22 +766,22 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "Cast": _cast, "Clip": _clipped, "Gelu": _gelu,
     "Gemm": _gemm, "LayerNormalization": _normalised, "Pad": _padded, "Reshape": _reshape, "Scan": _scan,
     "ScatterElements": _scattered_along, "ScatterND": _scattered, "Slice": _slice, "Split": _split,
-    "Concat": lambda *x, axis, outputs: np.concatenate(x, axis),
-    "Constant": lambda *, outputs, **value: next(np.asarray(one) for one in value.values()),
-    "ConstantOfShape": lambda shape, *, outputs, value=_ZERO: np.full(shape.tolist(), value[0]),
-    "Expand": lambda x, shape, *, outputs: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist()))),
-    "Gather": lambda x, at, *, outputs, axis=0: np.take(x, at, axis),
-    "GatherElements": lambda x, at, *, outputs, axis=0: np.take_along_axis(x, at, axis),
-    "GatherND": lambda x, at, *, outputs, **_: x[tuple(np.moveaxis(at, -1, 0))],
-    "Range": lambda begin, end, step, *, outputs: np.arange(begin, end, step, dtype=begin.dtype),
-    "Shape": lambda x, *, outputs, start=0, end=None: np.array(x.shape[start:end], dtype=np.int64),
-    "LogSoftmax": lambda x, *, outputs, axis=-1: x - np.logaddexp.reduce(x, axis, keepdims=True),
-    "Softmax": lambda x, *, outputs, axis=-1: np.moveaxis(_softmax(np.moveaxis(x, axis, -1)), -1, axis),
-    "Squeeze": lambda x, axes=None, *, outputs: np.squeeze(x, None if axes is None else tuple(axes.tolist())),
-    "Transpose": lambda x, *, outputs, perm=None: np.transpose(x, perm),
-    "Trilu": lambda x, k=0, *, outputs, upper=1: (np.triu if upper else np.tril)(x, int(k)),
-    "Unsqueeze": lambda x, axes, *, outputs: np.expand_dims(x, tuple(axes.tolist())),
-    "Where": lambda which, x, y, *, outputs: np.where(which, x, y),
+    "Concat": lambda *x, axis: np.concatenate(x, axis),
+    "Constant": lambda **value: next(np.asarray(one) for one in value.values()),
+    "ConstantOfShape": lambda shape, *, value=_ZERO: np.full(shape.tolist(), value[0]),
+    "Expand": lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist()))),
+    "Gather": lambda x, at, *, axis=0: np.take(x, at, axis),
+    "GatherElements": lambda x, at, *, axis=0: np.take_along_axis(x, at, axis),
+    "GatherND": _gathered,
+    "Range": lambda begin, end, step: np.arange(begin, end, step, dtype=begin.dtype),
+    "Shape": lambda x, *, start=0, end=None: np.array(x.shape[start:end], dtype=np.int64),
+    "LogSoftmax": lambda x, *, axis=-1: x - np.logaddexp.reduce(x, axis, keepdims=True),
+    "Softmax": lambda x, *, axis=-1: np.moveaxis(_softmax(np.moveaxis(x, axis, -1)), -1, axis),
+    "Squeeze": lambda x, axes=None: np.squeeze(x, None if axes is None else tuple(axes.tolist())),
+    "Transpose": lambda x, *, perm=None: np.transpose(x, perm),
+    "Trilu": lambda x, k=0, *, upper=1: (np.triu if upper else np.tril)(x, int(k)),
+    "Unsqueeze": lambda x, axes: np.expand_dims(x, tuple(axes.tolist())),
+    "Where": lambda which, x, y: np.where(which, x, y),
 }  # fmt: skip
 
 
@@ -1377,11 +1493,11 @@ class Translator:
         settings = self._settings
         # Of a series, every token is a number; no token of a target is its end symbol.
         self.target = _Tokenizer(
-            folder / settings["target"], end_id=None if settings["shares_places"] else settings["end"]
+            folder / Path(settings["target"]).name, end_id=None if settings["shares_places"] else settings["end"]
         )
         self.source: _Tokenizer | None = None
         if settings["source_kind"] == "text":
-            self.source = _Tokenizer(folder / settings["source"], end_id=settings["source_end"])
+            self.source = _Tokenizer(folder / Path(settings["source"]).name, end_id=settings["source_end"])
         self._condition, self._step = (
             Graph(folder / f"{name}.onnx", threads=threads) for name in ("condition", "step")
         )
@@ -1505,7 +1621,7 @@ def load(folder: str | Path, *, int8: bool = False, threads: int = 1) -> Any:
         about = json.loads((folder / "export.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{str(folder)!r} is not a folder that `statewise export` wrote") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{str(folder / 'export.json')!r} is damaged: {error}") from None
     if not isinstance(about, dict):
         raise ValueError(f"{str(folder / 'export.json')!r} is damaged: it holds no table")
@@ -1515,7 +1631,7 @@ def load(folder: str | Path, *, int8: bool = False, threads: int = 1) -> Any:
         raise ValueError(f"{str(folder)!r} has no int8 graphs; export the run again, with them")
     try:
         return _RUNS[about["task"]](folder, about, int8=int8, threads=threads)
-    except (KeyError, TypeError, OSError) as error:
+    except (KeyError, TypeError, AttributeError, OSError) as error:
         raise ValueError(f"{str(folder)!r} is not complete: {error}; export the run again") from None
 
 

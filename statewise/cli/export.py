@@ -28,7 +28,7 @@ def export(
 ) -> int:
     """Write a step graph and a sequence graph with named states, and compare them with PyTorch.
 
-    The folder has all that `statewise.runtime` needs, which is in it too: NumPy, onnxruntime and tokenizers run it.
+    The folder has all that `statewise.runtime` needs, which is in it too: NumPy runs it, and onnxruntime faster.
 
     Example: statewise export runs/lstm --to onnx --out exported
     Example: statewise export shakespeare-lstm --taps "*forget_gate" --int8

@@ -89,7 +89,7 @@ def test_spans_are_scored(warm_user: User, tmp_path: Path) -> None:
     assert "span_f1" in json.loads(command(warm_user, tmp_path, "evaluate", "run", "--json"))
 
 
-def test_a_study_of_translators_runs(warm_user: User, tmp_path: Path) -> None:
+def test_row_d1_the_ladder_runs_with_core_packages(warm_user: User, tmp_path: Path) -> None:
     few = settings("base.train.steps=2", "base.train.evaluate_every=2", "budget.amount=20000")
     found = json.loads(
         command(warm_user, tmp_path, "compare", "ladder", "--seeds", "1", "--only", "encoder-decoder", "--json", *few)

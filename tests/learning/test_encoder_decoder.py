@@ -70,7 +70,7 @@ def test_a_transformer_learns_to_reverse() -> None:
 
 
 @pytest.mark.slow
-def test_looking_back_is_what_a_long_source_needs() -> None:
+def test_row_d1_looking_back_is_what_a_long_source_needs() -> None:
     """The seeds' argument: a vector of fixed size forgets what a list keeps."""
     length = 12
     side = GRUSpec(width=48)

@@ -14,7 +14,7 @@ from statewise.encoders import Bidirectional, GridEncoder, NaryTreeLSTM, TreeEnc
 from statewise.mixers import GRU
 
 
-def test_bidirectional_tags_by_what_follows() -> None:
+def test_row_d6_both_directions_tag_by_what_follows() -> None:
     """A moment's tag is the sum of its neighbours: known from both sides, a coin's throw from one."""
 
     def task(batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

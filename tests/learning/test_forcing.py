@@ -61,7 +61,7 @@ def trained(policy: ForcingSpec) -> Decay:
     return model
 
 
-def test_who_read_itself_errs_less_alone() -> None:
+def test_row_d7_who_read_itself_errs_less_alone() -> None:
     inputs, targets = rows(10_000)
     best = (inputs * targets).sum() / inputs.square().sum()  # one step ahead, by least squares
     policies: dict[str, ForcingSpec] = {

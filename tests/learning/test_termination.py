@@ -42,7 +42,7 @@ def test_a_length_that_the_prompt_settles(scheme: Scheme) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_length_that_the_prompt_distributes(scheme: Scheme) -> None:
+def test_row_d7_a_length_that_the_prompt_distributes(scheme: Scheme) -> None:
     model = trained(LSTMSpec(width=24), scheme, "distributed", steps=250, longest=1)
     data = termination.terminated("distributed", 300, seed=1)
     with torch.no_grad():

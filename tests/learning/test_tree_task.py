@@ -42,7 +42,7 @@ def test_composers_learn_boolean_expressions(settings: list[str], least: float) 
 
 
 @pytest.mark.slow
-def test_a_tree_against_a_chain_in_as_many_steps() -> None:
+def test_row_d5_a_tree_against_a_chain_in_as_many_steps() -> None:
     """The same labels, trees and steps; the chain reads every span from left to right."""
     tree = learned("model.kind=nary", "data.binarise=left")
     chain = learned("model.kind=gru")

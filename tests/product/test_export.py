@@ -177,21 +177,23 @@ def test_the_folder_runs_with_numpy_alone(exported: Path, here: Path) -> None:
     assert done.stdout == call("generate", "runs/lstm", *asked).out
 
 
-@pytest.mark.parametrize("kind", ["byte", "char"])
-def test_symbols_without_the_library(kind: str) -> None:
-    texts = ["naïve café\n", "日本", "", "a b  c"]
-    tokenizer = sw.data.Tokenizer.train(kind, texts[:2])
-    encode, decode = runtime._symbols(json.loads(tokenizer.to_json()))
-    for text in texts:
-        ids = tokenizer.encode(text).tolist()
-        assert encode(text) == ids
-        assert decode(ids) == tokenizer.decode(ids)
-        assert decode(ids[:-1]) == tokenizer.decode(ids[:-1])
-
-
-def test_words_need_the_library() -> None:
-    with pytest.raises(ValueError, match="needs the library tokenizers"):
-        runtime._symbols(json.loads(sw.data.Tokenizer.train("word", ["a b c"]).to_json()))
+@pytest.mark.parametrize(
+    "kind", ["bpe", *(pytest.param(kind, marks=slow) for kind in ("char", "byte", "word", "wordpunct"))]
+)
+def test_the_same_text_by_every_tokenizer(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand tokens with NumPy alone, after a prompt with what the text does not have."""
+    (tmp_path / "text.txt").write_text("The cat's mat, and 12 hats!\nWe'll sit – don't they? 日本語を話す。\n" * 40)
+    settings = {"data.tokenizer": kind, "model.width": 8}
+    trained = sw.train(
+        "gru", data=tmp_path / "text.txt", steps=4, out=tmp_path / "run", settings=settings, display=Silent()
+    )
+    sw.export.export_run(trained.load(), tmp_path / "out")
+    for library in ("onnxruntime", "tokenizers"):
+        monkeypatch.setitem(sys.modules, library, None)
+    prompt, sampling = "They're 3 Cats\n\n ÜBER 日本", {"temperature": 0.8, "seed": 3}
+    text = runtime.load(tmp_path / "out").generate(prompt, tokens=1000, sampling=runtime.Sampling(**sampling))
+    monkeypatch.undo()
+    assert text == trained.load().generate(prompt, tokens=1000, sampling=sw.Sampling(**sampling))
 
 
 @pytest.mark.parametrize(

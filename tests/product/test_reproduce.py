@@ -127,7 +127,7 @@ def test_published_figures_and_our_goals_are_told_apart(monkeypatch: pytest.Monk
     assert listed["tinyshakespeare-gru"]["published"] is None
 
 
-def test_the_page_of_results_says_what_the_recipes_say() -> None:
+def test_row_e10_the_page_says_what_the_recipes_say() -> None:
     """docs/results.md and `statewise reproduce` hold the same figures."""
     page = (Path(__file__).parents[2] / "docs/results.md").read_text(encoding="utf-8")
     head = next(line for line in page.splitlines() if line.startswith("| recipe |"))

@@ -51,7 +51,7 @@ def key_of(policy: UnbiasedTruncation, passed: Sequence[bool], time: int) -> tup
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_weighted_mean_over_all_cuts_is_the_full_gradient(name: str) -> None:
+def test_row_d7_the_weighted_mean_over_all_cuts_is_the_full_gradient(name: str) -> None:
     """Two places to cut, four patterns: their expectation is exact, not sampled."""
     model, inputs_BT, targets_BT = made(name)
     policy = UnbiasedTruncation(length=4, keep=0.3)
