@@ -8,6 +8,7 @@ from page import anchors
 from stage import terms
 
 CHAPTERS = [page.name for page in chapters()]
+FORMULAS, LIVE_FIGURES = 60, 18  # at least so many in the whole book
 SECTIONS = ("start", "scratch", "package", "summary", "exercises", "next")  # that every chapter has, in this order
 each_chapter = pytest.mark.parametrize("name", CHAPTERS)
 
@@ -78,6 +79,23 @@ def test_every_formula_is_checked(name: str) -> None:
     assert len(labels) >= 3
     assert not [tex for _, tex in page.formulas if "\\text{" in tex], "words of one language inside a formula"
     assert set(labels) == checked, "a displayed formula has a label, and a block `# checks` it"
+
+
+def test_enough_formulas_are_checked() -> None:
+    assert sum(len(page.formulas) for page in chapters()) >= FORMULAS
+
+
+def test_every_chapter_has_a_live_figure() -> None:
+    """Sliders, whose pictures are all there without a script; views of the lab stand below a picture."""
+    kinds = [[kind for kind, _, _ in page.directives] for page in chapters()]
+    assert all("slider" in found for found in kinds)
+    assert sum(found.count("slider") for found in kinds) >= LIVE_FIGURES
+    for page in chapters():
+        for label in page.labels:
+            text = section(page, label)
+            if "{live}" in text:
+                before = text.split("{live}")[0]
+                assert "{slider}" in before or ".svg)" in before, f"{label}: what a reader without scripts sees"
 
 
 @each_chapter
