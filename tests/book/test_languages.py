@@ -5,6 +5,7 @@ import re
 import pytest
 from chapter import BOOK, COLUMNS, FORMULA, LANGUAGES, ROOT, Page, chapters, pages
 from page import anchors
+from reference import PACKAGES
 from stage import terms
 
 CHAPTERS = [page.name for page in chapters()]
@@ -145,6 +146,11 @@ def test_a_section_uses_the_terms_that_it_introduces() -> None:
         assert term.en.lower() in " ".join(texts["en"][term.section].lower().split()), term
         assert term.zh in texts["zh"][term.section].replace("\n", ""), term
     assert len({term.en for term in terms()}) == len({term.zh for term in terms()}) == len(terms())
+
+
+def test_the_api_reference_has_every_package() -> None:
+    packages = {path.parent.name for path in (ROOT / "statewise").glob("*/__init__.py")}
+    assert set(PACKAGES) == packages - {"cli"}
 
 
 def test_terms_are_those_of_the_reference() -> None:
