@@ -14,7 +14,19 @@ FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 PACKAGES = (
     *("core", "mixers", "encoders", "layers", "nn", "models", "data", "tasks", "training", "decoding"),
-    *("inspection", "comparison", "export", "interop", "lab", "specs"),
+    *(
+        "inspection",
+        "comparison",
+        "export",
+        "interop",
+        "lab",
+        "serving",
+        "figures",
+        "kernels",
+        "display",
+        "disk",
+        "specs",
+    ),
 )
 API = {
     "en": (

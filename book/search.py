@@ -1,7 +1,9 @@
 """The index of a site: sections and their terms, as a script that a page opened from disk can load.
 
 English words lose their endings; Chinese text is cut into pairs of neighbouring characters, so that a phrase is found
-however a dictionary would cut it. `static/search.js` cuts a question in the same way and ranks sections by BM25.
+however a dictionary would cut it. Prose explains, code repeats: a term counts once in all code of a section. The
+section that introduces a term of the glossary answers a question for it best. `static/search.js` cuts a question in the
+same way and ranks sections by BM25.
 """
 
 import json
@@ -9,13 +11,14 @@ import re
 from collections import Counter
 from collections.abc import Container
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from docutils import nodes
+from stage import terms as glossary
 
 TERM = re.compile(r"[a-z0-9_]+|[\u4e00-\u9fff]+")
 ENDING = re.compile(r"(?:ations?|ings?|ed|es|s|ly|e)$")
-TITLE, PAGE_TITLE = 6, 3  # how many times the words of a title count
+TITLE, PAGE_TITLE, INTRODUCED = 6, 3, 6  # how many times the words of a title count, and of a term that is introduced
 SHOWN = 400  # characters of a section that results show
 
 
@@ -30,19 +33,29 @@ def terms(text: str) -> list[str]:
     return found
 
 
-def sections(doctree: nodes.document, labels: Container[str]) -> list[tuple[str, str, str]]:
-    """Anchor (its label, if it has one), title and own text of every section, without those of its subsections."""
+class Section(NamedTuple):
+    anchor: str  # its label, if it has one
+    title: str
+    prose: str
+    code: str
+
+
+def sections(doctree: nodes.document, labels: Container[str]) -> list[Section]:
+    """Every section with its own text, without that of its subsections."""
     found = []
     for section in doctree.findall(nodes.section):
         title = next(iter(section.findall(nodes.title))).astext()
-        own = [
-            child.astext()
-            for child in section.children
-            if not isinstance(child, nodes.section | nodes.title | nodes.raw)
-        ]
+        left_out = nodes.section | nodes.title | nodes.raw
+        own = [child for child in section.children if not isinstance(child, left_out)]
         anchor = next((name for name in section["ids"] if name in labels), section["ids"][-1])
-        found.append((anchor, title, " ".join(" ".join(own).split())))
+        code = [child for child in own if isinstance(child, nodes.literal_block)]
+        prose = [child for child in own if not isinstance(child, nodes.literal_block)]
+        found.append(Section(anchor, title, _text(prose), _text(code)))
     return found
+
+
+def _text(parts: list[nodes.Node]) -> str:
+    return " ".join(" ".join(part.astext() for part in parts).split())
 
 
 def write_index(app: Any, exception: Exception | None) -> None:
@@ -51,18 +64,24 @@ def write_index(app: Any, exception: Exception | None) -> None:
     entries: list[list[str]] = []
     lengths: list[int] = []
     postings: dict[str, list[int]] = {}
+    introduced: dict[str, str] = {}
+    for term in glossary():
+        introduced[term.section] = f"{introduced.get(term.section, '')} {term.en} {term.zh}"
     for page in sorted(app.env.found_docs):
         page_title = app.env.titles[page].astext()
-        for anchor, title, text in sections(app.env.get_doctree(page), app.env.domaindata["std"]["anonlabels"]):
-            counts = Counter(terms(text))
-            for term in terms(title):
-                counts[term] += TITLE
-            for term in terms(page_title):
-                counts[term] += PAGE_TITLE
-            for term, count in counts.items():
-                postings.setdefault(term, []).extend((len(entries), count))
+        for section in sections(app.env.get_doctree(page), app.env.domaindata["std"]["anonlabels"]):
+            counts = Counter(terms(section.prose))
+            counts.update(set(terms(section.code)))
+            for name in terms(section.title):
+                counts[name] += TITLE
+            for name in terms(page_title):
+                counts[name] += PAGE_TITLE
+            for name in set(terms(introduced.get(section.anchor, ""))):
+                counts[name] += INTRODUCED
+            for name, count in counts.items():
+                postings.setdefault(name, []).extend((len(entries), count))
             lengths.append(sum(counts.values()))
-            entries.append([f"{page}.html#{anchor}", title, page_title, text[:SHOWN]])
+            entries.append([f"{page}.html#{section.anchor}", section.title, page_title, section.prose[:SHOWN]])
     index = {"entries": entries, "lengths": lengths, "postings": postings}
     script = f"window.bookIndex = {json.dumps(index, ensure_ascii=False, separators=(',', ':'))};\n"
     (Path(app.outdir) / "_static" / "book-index.js").write_text(script, encoding="utf-8")

@@ -2,7 +2,13 @@
 const TERM = /[a-z0-9_]+|[\u4e00-\u9fff]+/g;
 const ENDING = /(?:ations?|ings?|ed|es|s|ly|e)$/;
 const SHOWN = 12, K = 1.2, B = 0.75;
-const CHAPTER = 1.3; // a chapter explains; the reference is for those who know what they look for
+const CHAPTER = 1.5; // a chapter explains; the reference is for those who know what they look for
+const REPEATS = /-(summary|exercises|next)$/, REPEATED = 0.4; // sections that name what others explain
+// Words of a question that say nothing about its subject.
+const ASKING = new Set(
+  "a an and are as at be by can do does for from how in is it many of on or one the to two what when which why with".split(" "),
+);
+const ASKING_ZH = /为什么|有什么|什么|怎么|怎样|如何|哪个|是否|[的和与在是有吗呢]/g;
 
 function terms(text) {
   const found = [];
@@ -22,7 +28,8 @@ function ranked(question) {
   const { entries, lengths, postings } = window.bookIndex;
   const mean = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
   const scores = new Map();
-  for (const term of new Set(terms(question))) {
+  const asked = question.toLowerCase().replace(ASKING_ZH, " ").split(/\s+/).filter((word) => !ASKING.has(word));
+  for (const term of new Set(terms(asked.join(" ")))) {
     const places = postings[term] ?? [];
     const rare = Math.log(1 + (entries.length - places.length / 2 + 0.5) / (places.length / 2 + 0.5));
     for (let at = 0; at < places.length; at += 2) {
@@ -31,7 +38,11 @@ function ranked(question) {
       scores.set(entry, (scores.get(entry) ?? 0) + (rare * count * (K + 1)) / (count + K * length));
     }
   }
-  for (const [entry, score] of scores) if (!entries[entry][0].startsWith("docs/")) scores.set(entry, score * CHAPTER);
+  for (const [entry, score] of scores) {
+    const address = entries[entry][0];
+    const part = address.startsWith("docs/") || address.startsWith("api/") ? 1 : REPEATS.test(address) ? CHAPTER * REPEATED : CHAPTER;
+    scores.set(entry, score * part);
+  }
   return [...scores].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, SHOWN).map(([entry]) => entries[entry]);
 }
 

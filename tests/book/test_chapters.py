@@ -1,5 +1,7 @@
 """Every block of the book runs; what it draws is shown, in both languages; the notebooks hold the same code."""
 
+import ast
+import importlib
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,20 @@ def test_a_notebook_holds_the_blocks_in_order(ran: tuple[str, list[Result]]) -> 
         assert ":::" not in prose
         assert ")=" not in [line[-2:] for line in prose.splitlines()]
         assert len({cell["id"] for cell in made["cells"]}) == len(made["cells"])
+
+
+def test_what_chapters_import_exists() -> None:
+    """By day, as the chapters themselves run nightly."""
+    wanted = {
+        (page.name, node.module, name.name)
+        for page in pages("en")
+        for block in page.blocks
+        for node in ast.walk(ast.parse(block.code))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("statewise")
+        for name in node.names
+    }
+    assert len(wanted) > 100
+    assert not {found for found in wanted if not hasattr(importlib.import_module(found[1]), found[2])}
 
 
 def test_a_block_that_fails_is_named_by_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

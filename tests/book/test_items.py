@@ -1,15 +1,19 @@
-"""The table of what the notes say: every item is there once, and those with a section are taught in both languages."""
+"""What the notes say, item by item, with the section that teaches it; and questions for a test with readers."""
 
 import csv
 
-from chapter import BOOK, LANGUAGES, pages
+from chapter import BOOK, LANGUAGES, chapters, pages
 
 ITEMS = 237
 TAUGHT = 237  # grows with every chapter, and never falls
 
 
+def rows(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader((BOOK / name).read_text(encoding="utf-8").splitlines()))
+
+
 def items() -> list[dict[str, str]]:
-    return list(csv.DictReader((BOOK / "items.csv").read_text(encoding="utf-8").splitlines()))
+    return rows("items.csv")
 
 
 def test_every_item_is_listed_once() -> None:
@@ -22,3 +26,10 @@ def test_what_is_taught_has_a_section() -> None:
         labels = {label for page in pages(language) for label in page.labels}
         assert not [item for item in taught if item["section"] not in labels]
     assert len(taught) == TAUGHT, f"{len(taught)} of {ITEMS} items are taught; state that number here"
+
+
+def test_every_chapter_has_five_questions_for_readers() -> None:
+    questions = rows("questions.csv")
+    expected = [str(int(page.name[:2])) for page in chapters() for _ in range(5)]
+    assert [question["chapter"] for question in questions] == expected
+    assert all(question["en"] and question["zh"] and question["answer"] for question in questions)

@@ -5,9 +5,11 @@ import re
 import pytest
 from chapter import BOOK, COLUMNS, FORMULA, LANGUAGES, ROOT, Page, chapters, pages
 from page import anchors
+from reference import PACKAGES
 from stage import terms
 
 CHAPTERS = [page.name for page in chapters()]
+FORMULAS, LIVE_FIGURES = 60, 18  # at least so many in the whole book
 SECTIONS = ("start", "scratch", "package", "summary", "exercises", "next")  # that every chapter has, in this order
 each_chapter = pytest.mark.parametrize("name", CHAPTERS)
 
@@ -80,6 +82,23 @@ def test_every_formula_is_checked(name: str) -> None:
     assert set(labels) == checked, "a displayed formula has a label, and a block `# checks` it"
 
 
+def test_enough_formulas_are_checked() -> None:
+    assert sum(len(page.formulas) for page in chapters()) >= FORMULAS
+
+
+def test_every_chapter_has_a_live_figure() -> None:
+    """Sliders, whose pictures are all there without a script; views of the lab stand below a picture."""
+    kinds = [[kind for kind, _, _ in page.directives] for page in chapters()]
+    assert all("slider" in found for found in kinds)
+    assert sum(found.count("slider") for found in kinds) >= LIVE_FIGURES
+    for page in chapters():
+        for label in page.labels:
+            text = section(page, label)
+            if "{live}" in text:
+                before = text.split("{live}")[0]
+                assert "{slider}" in before or ".svg)" in before, f"{label}: what a reader without scripts sees"
+
+
 @each_chapter
 def test_code_fits_on_the_page(name: str) -> None:
     page, _ = both(name)
@@ -127,6 +146,11 @@ def test_a_section_uses_the_terms_that_it_introduces() -> None:
         assert term.en.lower() in " ".join(texts["en"][term.section].lower().split()), term
         assert term.zh in texts["zh"][term.section].replace("\n", ""), term
     assert len({term.en for term in terms()}) == len({term.zh for term in terms()}) == len(terms())
+
+
+def test_the_api_reference_has_every_package() -> None:
+    packages = {path.parent.name for path in (ROOT / "statewise").glob("*/__init__.py")}
+    assert set(PACKAGES) == packages - {"cli"}
 
 
 def test_terms_are_those_of_the_reference() -> None:

@@ -1,10 +1,13 @@
 """Both sites, as `make book` builds them, opened from disk: nothing is fetched, questions find their page, all fits."""
 
 import os
+import re
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from chapter import BOOK, LANGUAGES, chapters
@@ -12,7 +15,8 @@ from inspected_page import Watched
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("sphinx", reason="no Sphinx: pip install -e '.[book]'")
-PAGES = ["index", "glossary", "search", *(page.name for page in chapters())]
+CHAPTERS = [page.name for page in chapters()]
+PAGES = ["index", "glossary", "search", "solutions", "errata", "laws", *CHAPTERS]
 MOST_BYTES, FIRST_PAGE = 25 * 2**20, 300 * 2**10
 
 # What a reader asks, and the page (with its section, where one is right) that answers.
@@ -40,6 +44,38 @@ QUESTIONS = {
         "torch.nn.RNN batch_first output[-1]": "04-state.html#state-torch",
         "how long does a recurrent network remember": "04-state.html#state-memory",
         "parity of bits, no window answers": "04-state.html#state-start",
+        "truncated backpropagation through time": "05-training.html#training-cut",
+        "what does detach do": "05-training",
+        "why do gradients vanish": "06-fading",
+        "eigenvalues of the recurrent matrix": "06-fading.html#fading-powers",
+        "exploding gradients": "06-fading",
+        "leaky units and echo state networks": "06-fading.html#fading-leak",
+        "LSTM forget gate": "07-gates",
+        "difference between GRU and LSTM": "07-gates.html#gates-gru",
+        "what is teacher forcing": "08-forcing",
+        "exposure bias": "08-forcing",
+        "scheduled sampling": "08-forcing.html#forcing-mix",
+        "when does generation stop": "09-ending",
+        "predict the length of a sequence": "09-ending",
+        "bidirectional LSTM": "10-shapes.html#shapes-both",
+        "recursive network on a parse tree": "10-shapes",
+        "many to one classification": "11-tasks.html#tasks-five",
+        "vector as initial state or as input at every step": "11-tasks.html#tasks-condition",
+        "why does translation get worse for long sentences": "12-vector",
+        "context vector of an encoder-decoder": "12-vector",
+        "Bahdanau attention": "13-attention",
+        "additive and dot product scores": "13-attention.html#attention-scores",
+        "movie recommendation by dot product": "14-self.html#self-movies",
+        "is self-attention permutation equivariant": "14-self.html#self-set",
+        "why divide by the square root of k": "15-queries.html#queries-root",
+        "positional encoding": "15-queries.html#queries-positions",
+        "multi-head attention": "15-queries.html#queries-heads",
+        "memory of the KV cache": "16-list",
+        "cost of attention is quadratic": "16-list.html#list-cost",
+        "test-time training": "17-memories",
+        "delta rule and linear attention": "17-memories",
+        "is an RNN or a Transformer faster": "18-bill",
+        "path length between two tokens": "18-bill.html#bill-path",
     },
     "zh": {
         "独立同分布": "01-order.html#order-start",
@@ -64,6 +100,38 @@ QUESTIONS = {
         "batch_first 时最后一个状态": "04-state.html#state-torch",
         "循环神经网络能记多久": "04-state.html#state-memory",
         "奇偶比特窗口答不了": "04-state.html#state-start",
+        "截断的通过时间反向传播": "05-training.html#training-cut",
+        "detach 有什么用": "05-training",
+        "梯度为什么会消失": "06-fading",
+        "循环矩阵的特征值": "06-fading.html#fading-powers",
+        "梯度爆炸": "06-fading",
+        "漏积分单元和回声状态网络": "06-fading.html#fading-leak",
+        "LSTM 的遗忘门": "07-gates",
+        "GRU 和 LSTM 的区别": "07-gates.html#gates-gru",
+        "什么是教师强制": "08-forcing",
+        "曝光偏差": "08-forcing",
+        "计划采样": "08-forcing.html#forcing-mix",
+        "生成什么时候停止": "09-ending",
+        "预测序列的长度": "09-ending",
+        "双向 LSTM": "10-shapes.html#shapes-both",
+        "语法树上的递归神经网络": "10-shapes",
+        "多对一 文本分类": "11-tasks.html#tasks-five",
+        "向量作为初始状态还是每一步的输入": "11-tasks.html#tasks-condition",
+        "为什么长句子翻译得差": "12-vector",
+        "编码器-解码器的上下文向量": "12-vector",
+        "Bahdanau 注意力": "13-attention",
+        "加性注意力和点积注意力": "13-attention.html#attention-scores",
+        "用点积推荐电影": "14-self.html#self-movies",
+        "自注意力与顺序无关吗": "14-self.html#self-set",
+        "为什么要除以根号 k": "15-queries.html#queries-root",
+        "位置编码": "15-queries.html#queries-positions",
+        "多头注意力": "15-queries.html#queries-heads",
+        "KV 缓存占多少内存": "16-list",
+        "注意力的计算量是长度的平方": "16-list.html#list-cost",
+        "测试时训练": "17-memories",
+        "delta 规则和线性注意力": "17-memories",
+        "RNN 和 Transformer 哪个快": "18-bill",
+        "两个词元之间的路径长度": "18-bill.html#bill-path",
     },
 }
 
@@ -117,19 +185,59 @@ def test_questions_find_their_page(language: str, sites: dict[str, Path], browse
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_slider_is_moved_by_keys(language: str, sites: dict[str, Path], browser: Any) -> None:
-    with Watched(browser, sites[language] / "01-order.html") as seen:
-        figure = seen.page.locator("figure.live").first
-        assert figure.locator(".slide:visible").count() == 1
-        before = figure.locator("output").inner_text()
-        figure.locator("input").focus()
-        seen.page.keyboard.press("ArrowRight")
-        assert figure.locator("output").inner_text() != before
-        assert figure.locator(".slide:visible").count() == 1
-    with Watched(browser, sites[language] / "01-order.html", script=False) as seen:
-        slides = seen.page.locator("figure.live").first.locator(".slide")
-        assert slides.count() > 1
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_sliders_are_moved_by_keys_and_show_all_pictures_without_a_script(
+    name: str, language: str, sites: dict[str, Path], browser: Any
+) -> None:
+    with Watched(browser, sites[language] / f"{name}.html") as seen:
+        figures = seen.page.locator("figure.live").all()
+        assert figures
+        for figure in figures:
+            said, figure_input = [figure.locator("output").inner_text()], figure.locator("input")
+            figure_input.focus()
+            for _ in range(int(figure_input.get_attribute("max"))):
+                assert figure.locator(".slide:visible").count() == 1
+                seen.page.keyboard.press("ArrowRight")
+                said.append(figure.locator("output").inner_text())
+            assert said == [slide.get_attribute("data-value") for slide in figure.locator(".slide").all()]
+    with Watched(browser, sites[language] / f"{name}.html", script=False) as seen:
+        slides = seen.page.locator("figure.live .slide")
+        assert slides.count() >= 2
         assert all(slide.is_visible() for slide in slides.all())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_link_leads_to_an_anchor(language: str, sites: dict[str, Path]) -> None:
+    pages = {path: Anchors(path) for path in sorted(sites[language].rglob("*.html"))}
+    assert len(pages) > 80
+    broken = set()
+    for path, page in pages.items():
+        for link in page.links:
+            address, _, anchor = link.partition("#")
+            if re.match(r"[a-z]+:", address):
+                continue
+            target = (path.parent / unquote(address.partition("?")[0])).resolve() if address else path
+            known = pages[target].ids if target in pages else set()
+            missing = anchor and target.name != "lab.html" and unquote(anchor) not in known  # the lab's are its views
+            if not target.is_file() or missing:
+                broken.add((path.relative_to(sites[language]).as_posix(), link))
+    assert not broken
+
+
+class Anchors(HTMLParser):
+    """The addresses that a page links to, and its own anchors."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        self.ids.update(value for key in ("id", "name") if (value := named.get(key)))
+        if tag == "a" and (link := named.get("href")):
+            self.links.append(link)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
