@@ -10,6 +10,13 @@ import pytest
 Case = tuple[int, ...]
 
 
+def by_day(listed: Iterable[Any], *day: Any) -> list[Any]:
+    """All values, as parameters; those not named as `day` are `slow`."""
+    values = list(listed)
+    assert set(day) <= set(values), f"{set(day) - set(values)} are not listed"
+    return [pytest.param(value, marks=() if value in day else pytest.mark.slow) for value in values]
+
+
 def tuples(case: Case, strength: int) -> set[tuple[tuple[int, int], ...]]:
     """All combinations of `strength` of its (axis, value) pairs."""
     return set(itertools.combinations(enumerate(case), strength))

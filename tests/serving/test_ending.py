@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from asking import Client, Running, Said, process, running
+from covering import by_day
 
 from statewise import cli
 from statewise.serving.http import completion, exchange
@@ -290,12 +291,13 @@ def test_another_address_needs_a_key() -> None:
 
 def test_a_signal_finishes_what_runs(text_runs: dict[str, Path]) -> None:
     with process(text_runs["lstm"], "--set", "drain_seconds=30") as (started, client), ThreadPoolExecutor(4) as pool:
-        streams = [raw_request(client.port, stream=True, max_tokens=4000, seed=i) for i in range(4)]
+        streams = [raw_request(client.port, stream=True, max_tokens=2000, seed=i) for i in range(4)]
         for stream in streams:
             assert stream.recv(10)
         texts = [pool.submit(read_all, stream) for stream in streams]
         started.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
+        while client.ask("GET", "/ready").status == 200:
+            time.sleep(0.01)
         late = client.ask("POST", "/v1/completions", {"prompt": "a"})
         assert late.status == 503
         assert late.headers["retry-after"]
@@ -319,7 +321,7 @@ def test_a_second_signal_ends_at_once(text_runs: dict[str, Path]) -> None:
         assert started.wait(10) == 130
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", by_day([signal.SIGINT, signal.SIGTERM], signal.SIGTERM))
 def test_signals_after_the_last_text_do_not_change_the_exit_code(text_runs: dict[str, Path], number: int) -> None:
     """Until the process is gone: the interpreter takes a while to end."""
     with process(text_runs["lstm"]) as (started, _):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from covering import by_day, covered
 
 import statewise as sw
 from statewise.decoding import Sampling
@@ -77,8 +78,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 PROMPTS = ["ROMEO:", "", "First Citizen:\nBefore we", "KING RICHARD II:\n" * 6, "O", "\n\nAll:", "Now is the winter"]
 
 
-@pytest.mark.parametrize("model", SHIPPED)
-@pytest.mark.parametrize("alone", [False, True], ids=["together", "batch-invariant"])
+@covered("alone, model", {"together": False, "batch-invariant": True}, SHIPPED, strength=1)
 def test_a_text_is_that_of_generate_in_any_company(model: str, alone: bool, runs: dict[str, Any]) -> None:
     async def main() -> None:
         async with serving(runs, batch_invariant=alone) as engine:
@@ -96,7 +96,7 @@ def test_a_text_is_that_of_generate_in_any_company(model: str, alone: bool, runs
     run(main)
 
 
-@pytest.mark.parametrize("model", SHIPPED)
+@pytest.mark.parametrize("model", by_day(SHIPPED, LSTM, TRANSFORMER))
 def test_a_saved_state_goes_on_exactly_and_forks(model: str, runs: dict[str, Any], tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(runs, states=str(tmp_path / "states")) as engine:

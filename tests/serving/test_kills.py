@@ -24,16 +24,17 @@ def talk(client: Client, session: int, acknowledged: dict[int, int]) -> None:
         acknowledged[session] += TOKENS
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_saved_conversations_survive_kills(text_runs: dict[str, Path], tmp_path: Path, kills: int) -> None:
     words = ("--states", str(tmp_path), "--batch-invariant")
+    longest = 1000 + 200 * kills  # tokens; far more than are written before the last kill
     whole: list[list[int]] = []  # each conversation without any interruption
     acknowledged = dict.fromkeys(range(SESSIONS), 0)
     for kill in range(kills + 1):
         with process(text_runs["lstm"], *words) as (started, client):
             if not whole:
                 for seed in range(SESSIONS):
-                    asked = {**ASKED, "max_tokens": 4000, "seed": seed, "prompt": "the cat"}
+                    asked = {**ASKED, "max_tokens": longest, "seed": seed, "prompt": "the cat"}
                     whole.append(client.complete(**asked)["choices"][0]["token_ids"])
                     client.ask("POST", "/v1/states", {"prompt": "the cat", "id": f"s{seed}"})
             for seed in range(SESSIONS):
@@ -50,9 +51,11 @@ def test_saved_conversations_survive_kills(text_runs: dict[str, Path], tmp_path:
             threads = [threading.Thread(target=talk, args=(client, seed, acknowledged)) for seed in range(SESSIONS)]
             for thread in threads:
                 thread.start()
-            time.sleep(0.1 + 0.37 * kill % 0.3)
+            while min(acknowledged.values()) == 0:
+                time.sleep(0.01)
+            time.sleep(0.37 * kill % 0.3)
             started.kill()
             for thread in threads:
                 thread.join()
     assert min(acknowledged.values()) > 0
-    assert max(acknowledged.values()) < 4000 - TOKENS
+    assert max(acknowledged.values()) < longest - TOKENS

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.slow  # eight processes; what they answer is tested by day without them
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_commands_of_the_page_run(tmp_path: Path) -> None:
     blocks = BLOCK.findall((ROOT / "docs/serving.md").read_text(encoding="utf-8"))
