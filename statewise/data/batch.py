@@ -3,7 +3,6 @@
 B rows, T time steps.
 """
 
-import mmap
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core import onto
+from statewise.data.shards import Tokens, release
 from statewise.specs import UserError
 
 # A separate random stream for the random order; no epoch's number is as large.
@@ -65,7 +65,7 @@ class Batches:
 
     def __init__(
         self,
-        tokens: NDArray[np.unsignedinteger],
+        tokens: Tokens,
         *,
         end_id: int,
         batch: int,
@@ -120,7 +120,7 @@ class Batches:
 
 
 def evaluation_lanes(
-    tokens: NDArray[np.unsignedinteger], *, end_id: int, lanes: int, window: int, warm: int, limit: int | None = None
+    tokens: Tokens, *, end_id: int, lanes: int, window: int, warm: int, limit: int | None = None
 ) -> Iterator[EvaluationBatch]:
     """Read the first `limit` positions of a stream (default: all) side by side, counting each once.
 
@@ -146,21 +146,13 @@ def evaluation_lanes(
         yield EvaluationBatch(*read, torch.from_numpy(counted_BT), begin == 0)
 
 
-def _gather(
-    tokens: NDArray[np.unsignedinteger], positions_BT: NDArray[np.int64], *, end_id: int
-) -> tuple[Tensor, Tensor, Tensor | None]:
+def _gather(tokens: Tokens, positions_BT: NDArray[np.int64], *, end_id: int) -> tuple[Tensor, Tensor, Tensor | None]:
     """Inputs, targets, and where a document starts."""
     inputs_BT = tokens[positions_BT].astype(np.int64)
     targets_BT = tokens[positions_BT + 1].astype(np.int64)
     resets_BT = inputs_BT == end_id
     resets = torch.from_numpy(resets_BT) if resets_BT.any() else None
     return torch.from_numpy(inputs_BT), torch.from_numpy(targets_BT), resets
-
-
-def release(tokens: NDArray[np.unsignedinteger]) -> None:
-    """Release the pages of a mapped file; until then they count as memory of the process."""
-    if isinstance(tokens, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
-        getattr(tokens, "_mmap").madvise(mmap.MADV_DONTNEED)  # noqa: B009 (NumPy's name for it, untyped)
 
 
 def rows_per_process(batch: int, world: int) -> int:
@@ -182,9 +174,10 @@ def draws(seed: int, stream: int, *, block: int, count: int) -> NDArray[np.uint6
 class ResidentTokens:
     """A token stream in device memory: a step sends positions, not tokens."""
 
-    def __init__(self, tokens: NDArray[np.unsignedinteger], *, end_id: int, device: torch.device) -> None:
+    def __init__(self, tokens: Tokens, *, end_id: int, device: torch.device) -> None:
+        tokens = np.asarray(tokens)
         # PyTorch cannot index unsigned tensors everywhere; the mask removes the sign again.
-        signed: NDArray[np.signedinteger] = np.array(tokens).view(f"i{tokens.dtype.itemsize}")
+        signed: NDArray[np.signedinteger] = tokens.copy().view(f"i{tokens.dtype.itemsize}")
         self._tokens, self._mask = torch.from_numpy(signed).to(device), int(np.iinfo(tokens.dtype).max)
         self._positions, self._end_id = len(tokens) - 1, end_id
         self._begins = np.flatnonzero(tokens[:-1] == end_id)  # starts of documents
