@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core import onto
+from statewise.data.permutation import num_keys, permuted
 from statewise.data.shards import Tokens, release
 from statewise.specs import UserError
 
@@ -70,7 +71,7 @@ class Batches:
         end_id: int,
         batch: int,
         window: int,
-        order: Literal["sequential", "random"] = "sequential",
+        order: Literal["sequential", "random", "shuffled"] = "sequential",
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
@@ -103,12 +104,25 @@ class Batches:
             choices = self._positions - self.window + 1
             draws_B = draws(self._seed, _RANDOM_ORDER, block=step, count=self._batch)[self._mine_B]
             return Place((draws_B % np.uint64(choices)).astype(np.int64), self.window, fresh=True, ends=True)
+        if self._order == "shuffled":
+            return Place(self._shuffled(step * self._batch + self._mine_B), self.window, fresh=True, ends=True)
         epoch, index = divmod(step, self.steps_per_epoch)
         offset = int(draws(self._seed, epoch, block=0, count=1)[0]) % self._positions
         begin = index * self.window
         starts_B = offset + begin + self._mine_B * self._row
         length = min(self.window, self._row - begin)
         return Place(starts_B, length, fresh=index == 0, ends=index == self.steps_per_epoch - 1)
+
+    def _shuffled(self, read_B: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where windows start, by how many were read before them since the beginning."""
+        windows = self._positions // self.window
+        starts_B = np.empty_like(read_B)
+        for epoch in np.unique(read_B // windows):
+            here_B = read_B // windows == epoch
+            offset, *keys = draws(self._seed, int(epoch), block=1, count=1 + num_keys())
+            place_N = permuted(read_B[here_B] % windows, windows, np.array(keys))
+            starts_B[here_B] = int(offset) % self._positions + place_N * self.window
+        return starts_B
 
     def at(self, step: int) -> Batch:
         """The batch of one step."""
