@@ -13,6 +13,7 @@ from statewise import __version__
 from statewise.cli.bench import bench
 from statewise.cli.book import book
 from statewise.cli.compare import compare
+from statewise.cli.data import data
 from statewise.cli.evaluate import evaluate
 from statewise.cli.export import export
 from statewise.cli.generate import generate
@@ -104,6 +105,7 @@ for _verb in (
     models,
     train,
     settings,
+    data,
     generate,
     evaluate,
     predict,

@@ -13,7 +13,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from statewise.data.lines import UTF8, Where, most_unpacked, read_bytes, suffix
+from statewise.data.compressed import most_unpacked
+from statewise.data.lines import UTF8, Where, read_bytes, suffix
 from statewise.data.series_table import LARGEST
 from statewise.data.table import Column, Header, Row, TableFormat, read_table
 from statewise.specs import UserError, nearest, optional

@@ -3,7 +3,6 @@
 B rows, T time steps.
 """
 
-import mmap
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
@@ -13,6 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core import onto
+from statewise.data.permutation import num_keys, permuted
+from statewise.data.shards import Tokens, release
 from statewise.specs import UserError
 
 # A separate random stream for the random order; no epoch's number is as large.
@@ -65,12 +66,12 @@ class Batches:
 
     def __init__(
         self,
-        tokens: NDArray[np.unsignedinteger],
+        tokens: Tokens,
         *,
         end_id: int,
         batch: int,
         window: int,
-        order: Literal["sequential", "random"] = "sequential",
+        order: Literal["sequential", "random", "shuffled"] = "sequential",
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
@@ -103,12 +104,25 @@ class Batches:
             choices = self._positions - self.window + 1
             draws_B = draws(self._seed, _RANDOM_ORDER, block=step, count=self._batch)[self._mine_B]
             return Place((draws_B % np.uint64(choices)).astype(np.int64), self.window, fresh=True, ends=True)
+        if self._order == "shuffled":
+            return Place(self._shuffled(step * self._batch + self._mine_B), self.window, fresh=True, ends=True)
         epoch, index = divmod(step, self.steps_per_epoch)
         offset = int(draws(self._seed, epoch, block=0, count=1)[0]) % self._positions
         begin = index * self.window
         starts_B = offset + begin + self._mine_B * self._row
         length = min(self.window, self._row - begin)
         return Place(starts_B, length, fresh=index == 0, ends=index == self.steps_per_epoch - 1)
+
+    def _shuffled(self, read_B: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where windows start, by how many were read before them since the beginning."""
+        windows = self._positions // self.window
+        starts_B = np.empty_like(read_B)
+        for epoch in np.unique(read_B // windows):
+            here_B = read_B // windows == epoch
+            offset, *keys = draws(self._seed, int(epoch), block=1, count=1 + num_keys())
+            place_N = permuted(read_B[here_B] % windows, windows, np.array(keys))
+            starts_B[here_B] = int(offset) % self._positions + place_N * self.window
+        return starts_B
 
     def at(self, step: int) -> Batch:
         """The batch of one step."""
@@ -120,7 +134,7 @@ class Batches:
 
 
 def evaluation_lanes(
-    tokens: NDArray[np.unsignedinteger], *, end_id: int, lanes: int, window: int, warm: int, limit: int | None = None
+    tokens: Tokens, *, end_id: int, lanes: int, window: int, warm: int, limit: int | None = None
 ) -> Iterator[EvaluationBatch]:
     """Read the first `limit` positions of a stream (default: all) side by side, counting each once.
 
@@ -146,21 +160,13 @@ def evaluation_lanes(
         yield EvaluationBatch(*read, torch.from_numpy(counted_BT), begin == 0)
 
 
-def _gather(
-    tokens: NDArray[np.unsignedinteger], positions_BT: NDArray[np.int64], *, end_id: int
-) -> tuple[Tensor, Tensor, Tensor | None]:
+def _gather(tokens: Tokens, positions_BT: NDArray[np.int64], *, end_id: int) -> tuple[Tensor, Tensor, Tensor | None]:
     """Inputs, targets, and where a document starts."""
     inputs_BT = tokens[positions_BT].astype(np.int64)
     targets_BT = tokens[positions_BT + 1].astype(np.int64)
     resets_BT = inputs_BT == end_id
     resets = torch.from_numpy(resets_BT) if resets_BT.any() else None
     return torch.from_numpy(inputs_BT), torch.from_numpy(targets_BT), resets
-
-
-def release(tokens: NDArray[np.unsignedinteger]) -> None:
-    """Release the pages of a mapped file; until then they count as memory of the process."""
-    if isinstance(tokens, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
-        getattr(tokens, "_mmap").madvise(mmap.MADV_DONTNEED)  # noqa: B009 (NumPy's name for it, untyped)
 
 
 def rows_per_process(batch: int, world: int) -> int:
@@ -182,9 +188,10 @@ def draws(seed: int, stream: int, *, block: int, count: int) -> NDArray[np.uint6
 class ResidentTokens:
     """A token stream in device memory: a step sends positions, not tokens."""
 
-    def __init__(self, tokens: NDArray[np.unsignedinteger], *, end_id: int, device: torch.device) -> None:
+    def __init__(self, tokens: Tokens, *, end_id: int, device: torch.device) -> None:
+        tokens = np.asarray(tokens)
         # PyTorch cannot index unsigned tensors everywhere; the mask removes the sign again.
-        signed: NDArray[np.signedinteger] = np.array(tokens).view(f"i{tokens.dtype.itemsize}")
+        signed: NDArray[np.signedinteger] = tokens.copy().view(f"i{tokens.dtype.itemsize}")
         self._tokens, self._mask = torch.from_numpy(signed).to(device), int(np.iinfo(tokens.dtype).max)
         self._positions, self._end_id = len(tokens) - 1, end_id
         self._begins = np.flatnonzero(tokens[:-1] == end_id)  # starts of documents

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from statewise.data.dataset import HubName, batches, open_dataset
 from statewise.data.dataset import is_columnar as is_columnar
+from statewise.data.json_lines import plain_text
 from statewise.data.lines import Where
 from statewise.data.table import Column, no_column
 from statewise.specs import UserError, optional, setting
@@ -43,14 +44,9 @@ def read_texts(path: Path | HubName, column: Column) -> Iterator[str]:
 
 def _text(cell: Any, where: Where) -> str:
     try:
-        text: str | None = cell.as_py()
+        return plain_text(cell.as_py(), where)
     except UnicodeDecodeError as error:
         raise UserError(f"{where}: byte {error.start} of the text is not UTF-8", fix="correct it") from None
-    if text is None:
-        raise UserError(f"{where}: the text is missing (null)", fix="fill it in, or leave the row out")
-    if "\0" in text:
-        raise UserError(f"{where}: character {text.index(chr(0))} of the text is zero", fix="remove it")
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 class _File(NamedTuple):

@@ -1,17 +1,16 @@
 """Files of examples, line by line: every line keeps its number, and every error names it."""
 
 import codecs
-import gzip
 import io
 import sys
 import tempfile
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
+from statewise.data.compressed import plain_name, unpacked
 from statewise.data.file import STDIN, files_at
 from statewise.specs import UserError, setting
 
@@ -19,7 +18,6 @@ E = TypeVar("E")
 Paths = str | Path | Sequence[str | Path]
 
 UTF8 = "utf-8"
-_GZIP = b"\x1f\x8b"
 
 
 class Where(NamedTuple):
@@ -124,7 +122,7 @@ def _transcoded(data: bytes, encoding: str, path: Path) -> bytes:
 
 
 def read_bytes(path: Path, *, takes: str = "name the files in it one by one") -> bytes:
-    """The content of a file, decompressed if it is gzipped."""
+    """The content of a file, decompressed if it is gzipped or Zstandard's."""
     if str(path) == STDIN:
         data = sys.stdin.buffer.read()
     else:
@@ -135,31 +133,12 @@ def read_bytes(path: Path, *, takes: str = "name the files in it one by one") ->
             data = path.read_bytes()
         except OSError as error:
             raise UserError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
-    if not data.startswith(_GZIP):
-        return data
-    most = most_unpacked(len(data))
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            unpacked = file.read(most + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{str(path)!r} is damaged gzip: {error}", fix="copy or download it again") from None
-    if len(unpacked) > most:
-        raise UserError(
-            f"{str(path)!r} has {len(data):,} bytes and unpacks to more than {most:,}: far more than any text does",
-            fix="unpack it first, if it is to be trusted",
-        )
-    return unpacked
-
-
-def most_unpacked(size: int) -> int:
-    """The largest allowed size in bytes of `size` compressed bytes: a bound against zip bombs."""
-    return max(1 << 27, 100 * size)
+    return unpacked(io.BytesIO(data), size=len(data), name=str(path)).read()
 
 
 def suffix(path: Path) -> str:
     """`.tsv` of `reviews.TSV.gz`."""
-    name = path.name.lower()
-    return Path(name.removesuffix(".gz")).suffix
+    return Path(plain_name(path)).suffix
 
 
 @contextmanager

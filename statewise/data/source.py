@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from statewise.data.columnar import read_texts, text_bytes
+from statewise.data.compressed import is_compressed, needed_zstd, needs_zstd
 from statewise.data.dataset import HUB, HubName, hub_name, is_columnar
 from statewise.data.file import STDIN, files_at
+from statewise.data.json_lines import is_json_lines, json_texts
 from statewise.data.table import Column
 from statewise.data.text import PIECE, Piece, at_borders, between, num_bytes, read_text, split_documents
 from statewise.disk import replacing
 from statewise.specs import UserError
 
 EMBEDDED = "pydoc_data.topics"
+_UNPACKED = 4  # about as many times as large is a compressed text
 
 
 class Origin(NamedTuple):
-    """One file, one column of a Parquet or Arrow file or of a dataset, or one text in memory (`path` is None)."""
+    """One file, one column of a file of rows or of a dataset, or one text in memory (`path` is None)."""
 
     size: int
     path: Path | HubName | None = None
@@ -34,7 +37,8 @@ class Origin(NamedTuple):
             assert isinstance(self.path, Path)
             yield read_text(self.path, piece=piece)
         else:
-            for text in read_texts(self.path, self.column):
+            json = isinstance(self.path, Path) and is_json_lines(self.path)
+            for text in json_texts(self.path, self.column) if json else read_texts(self.path, self.column):
                 yield (text[start : start + piece] for start in range(0, len(text), piece))
 
 
@@ -109,9 +113,9 @@ def open_source(
 ) -> Source:
     """Find the files of `paths`; texts are not read yet, except standard input, which is copied to `spool`.
 
-    Of a Parquet or Arrow file, or of a dataset (`hub:NAME:SPLIT`), each row of `text_column` is a text, and only their
-    sizes are read. No paths at all: the embedded corpus. A `spool` that exists already is read instead of standard
-    input, so that a resumed run sees the same text.
+    Of a Parquet or Arrow file, of JSON lines, or of a dataset (`hub:NAME:SPLIT`), each row of `text_column` is a text.
+    No paths at all: the embedded corpus. A `spool` that exists already is read instead of standard input, so that a
+    resumed run sees the same text.
     """
     if separator is not None:
         separator = separator.replace("\r\n", "\n").replace("\r", "\n")
@@ -138,7 +142,10 @@ def open_source(
 def _origin(path: Path, column: Column) -> Origin:
     if is_columnar(path):
         return Origin(text_bytes(path, column), path, column=column)
-    return Origin(path.stat().st_size, path)
+    if needs_zstd(path):
+        needed_zstd()  # refused before work begins
+    size = path.stat().st_size * (_UNPACKED if is_compressed(path) else 1)
+    return Origin(size, path, column=column if is_json_lines(path) else None)
 
 
 def _embedded() -> tuple[Origin, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from statewise.data.compressed import opened
 from statewise.specs import UserError
 
 PIECE = 1 << 22
@@ -44,12 +45,12 @@ class Piece(NamedTuple):
 
 
 def read_text(path: Path, *, piece: int = PIECE) -> Iterator[str]:
-    """The characters of a UTF-8 file; no byte-order mark, CRLF and CR as `\\n`."""
+    """The characters of a UTF-8 file, compressed or not; no byte-order mark, CRLF and CR as `\\n`."""
     utf8 = codecs.getincrementaldecoder("utf-8")()
     decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
     offset, at_start = 0, True
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             while True:
                 block = file.read(piece)
                 _refuse_binary(block, path=path, offset=offset)

@@ -20,6 +20,7 @@ from statewise.display.progress import Progress as Progress
 from statewise.display.progress import ShownProgress as ShownProgress
 from statewise.display.progress import SilentProgress as SilentProgress
 from statewise.display.progress import Status as Status
+from statewise.display.progress import make_amounts as make_amounts
 from statewise.display.progress import make_progress as make_progress
 from statewise.display.progress import ticking as ticking
 from statewise.display.progress import time_left as time_left

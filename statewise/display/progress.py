@@ -139,3 +139,30 @@ def ticking(progress: Progress, what: str) -> Iterator[Callable[[], None]]:
 
     with closing(ticks):  # wipes a line that was being redrawn
         yield tick
+
+
+def make_amounts(*, quiet: bool = False) -> Callable[[str, int, int], None] | None:
+    """For a job that says what it reads, how many bytes are done, and of how many: megabytes, speed and time left."""
+    return None if quiet else _Amounts()
+
+
+class _Amounts:
+    def __init__(self) -> None:
+        self._status = Status()
+        self._what, self._began, self._first, self._drawn = "", 0.0, 0, 0.0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._began, self._first = what, now, done
+        speed = (done - self._first) / max(now - self._began, 1e-9)
+        left = f", about {time_left((total - done) / speed)}" if speed else ""
+        line = f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB, {speed / 1e6:.3g} MB/s{left}"
+        if not self._status.redraws:
+            if self._status.line_is_due():
+                self._status.say(line)
+        elif done == total:
+            self._status.console.redraw()
+        elif now - self._drawn >= _SECONDS_BETWEEN_DRAWINGS:
+            self._drawn = now
+            self._status.console.redraw(line)

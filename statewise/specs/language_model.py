@@ -31,8 +31,10 @@ class DataSpec(Spec):
         "text", description="column of the text in Parquet and Arrow files and datasets, by name or by number from 0"
     )
     direction: Literal["forward", "reverse"] = Field("forward", description="read from the start or from the end")
-    order: Literal["sequential", "random"] = Field(
-        "sequential", description="sequential carries the state from window to window; random resets it"
+    order: Literal["sequential", "random", "shuffled"] = Field(
+        "sequential",
+        description="sequential carries the state from window to window; random (windows anywhere) and shuffled "
+        "(each window once an epoch) reset it",
     )
     evaluate_state: Literal["as_trained", "carried", "reset", "both"] = Field(
         "as_trained",

@@ -34,6 +34,7 @@ OPTIONAL = {
     "uvicorn": "statewise.serving.http",
     "uvloop": "statewise.serving.http",
     "wandb": "statewise.training.trackers",
+    "zstandard": "statewise.data.compressed",
 }
 
 

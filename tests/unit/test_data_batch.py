@@ -5,11 +5,13 @@ import time
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy import stats
 
 from statewise.data import Batches, evaluation_lanes, token_counts, unigram_nats
+from statewise.data.permutation import num_keys, permuted
 from statewise.specs import UserError
 
 END = 0
@@ -30,7 +32,7 @@ def stream(length: int) -> NDArray[np.uint16]:
     window=st.integers(1, 40),
     seed=st.integers(0, 2**63 - 1),
     step=st.integers(0, 10**9),
-    order=st.sampled_from(["sequential", "random"]),
+    order=st.sampled_from(["sequential", "random", "shuffled"]),
 )
 def test_ranks_together_are_one_process(
     length: int, rows: int, world: int, window: int, seed: int, step: int, order: str
@@ -70,6 +72,51 @@ def test_an_epoch_reads_rows_on_and_every_position_at_most_once(
     assert torch.equal(inputs_BT[:, 1:], (inputs_BT[:, :-1] + 1) % positions)
     assert len(inputs_BT.unique()) == inputs_BT.numel()
     assert inputs_BT.dtype == targets_BT.dtype == torch.int64
+
+
+@settings(deadline=None, max_examples=50)  # a hundred batches each
+@given(
+    length=st.integers(2, 90),
+    batch=st.integers(1, 9),
+    window=st.integers(1, 50),
+    epoch=st.integers(0, 1000),
+    seed=st.integers(0, 2**63 - 1),
+)
+def test_a_shuffled_epoch_reads_every_window_once(length: int, batch: int, window: int, epoch: int, seed: int) -> None:
+    positions = length - 1
+    if positions < batch:
+        return
+    tokens = np.arange(length, dtype=np.uint16)
+    batches = Batches(tokens, end_id=END, batch=batch, window=window, seed=seed, order="shuffled")
+    windows = positions // batches.window
+    begin, stop = epoch * windows, (epoch + 1) * windows
+    rows = np.concatenate([batches.at(step).inputs_BT.numpy() for step in range(begin // batch, -(-stop // batch))])
+    rows = rows[begin % batch :][:windows]
+    assert rows.shape == (windows, batches.window)
+    assert len(np.unique(rows)) == rows.size
+    assert np.array_equal(rows[:, 1:], (rows[:, :-1] + 1) % positions)
+
+
+def test_a_computed_order_is_a_random_one() -> None:
+    """Every thing goes everywhere equally often, and what is next to each other does not stay so."""
+    chance, count, trials = np.random.default_rng(0), 33, 6000
+    counts = np.zeros((count, count))
+    neighbours = 0
+    for _ in range(trials):
+        order = permuted(np.arange(count), count, chance.integers(0, 2**64, num_keys(), dtype=np.uint64))
+        counts[np.arange(count), order] += 1
+        neighbours += int((np.abs(np.diff(order)) == 1).sum())
+    expected = trials / count
+    assert ((counts - expected) ** 2 / expected).sum() < stats.chi2.ppf(0.9999, (count - 1) ** 2)
+    assert neighbours / trials == pytest.approx(2 * (count - 1) / count, abs=5 * np.sqrt(2 / trials))
+
+
+def test_a_place_of_a_shuffled_epoch_is_found_at_once() -> None:
+    keys = np.arange(1, 1 + num_keys(), dtype=np.uint64)
+    index = np.arange(10**12 - 1000, 10**12)
+    places = permuted(index, 10**12, keys)
+    assert len(set(places.tolist())) == len(index)
+    assert 0 <= places.min() <= places.max() < 10**12
 
 
 def test_epochs_and_seeds_start_at_different_places() -> None:

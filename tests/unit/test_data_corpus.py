@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statewise.data import Corpus, Tokenizer, encode_files, open_corpus
-from statewise.data.corpus import write_tokens
+from statewise.data.shards import ShardedTokens
 from statewise.data.text import Piece
+from statewise.data.token_stream import token_stream
 from statewise.specs import DataSpec, UserError
 
 ASCII = "".join(f"line {number}: the cat sat on mat {number * 7919 % 101}\n" for number in range(400))
@@ -109,12 +110,12 @@ def test_reverse_turns_each_document_round(tmp_path: Path, kind: str) -> None:
 @given(st.lists(st.tuples(st.text(alphabet="abc", max_size=30), st.booleans()), max_size=12), st.integers(1, 9))
 def test_reverse_in_blocks_over_many_pieces(parts: list[tuple[str, bool]], block: int) -> None:
     tokenizer = Tokenizer.train("byte", [])
-    file = io.BytesIO()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("statewise.data.corpus._BLOCK", block)
-        write_tokens([Piece(*part) for part in parts], tokenizer, file=file, direction="reverse")
+        patch.setattr("statewise.data.token_stream._GROUP", block)
+        patch.setattr("statewise.data.token_stream._HELD", 2 * block)
+        blocks = list(token_stream([Piece(*part) for part in parts], tokenizer, direction="reverse"))
     whole = "".join(text + "|" * ends for text, ends in parts)
-    tokens = np.frombuffer(file.getvalue(), np.uint16)
+    tokens = np.concatenate([block.tokens for block in blocks])
     expected = [document[::-1] for document in whole.split("|") if document]
     assert documents(tokens, tokenizer) == expected if expected else tokens.tolist() == [tokenizer.end_id]
 
@@ -211,7 +212,7 @@ def test_cached_corpus_equals_the_one_in_memory(
     small = open_corpus(spec)
     request.getfixturevalue("large")
     made, found = (open_corpus(spec, cache=tmp_path / "cache") for _ in range(2))
-    assert isinstance(found.train.tokens, np.memmap)
+    assert isinstance(found.train.tokens, ShardedTokens)
     assert same(made, small)
     assert same(found, small)
     assert len(os.listdir(tmp_path / "cache")) == 1
@@ -223,7 +224,7 @@ class TestCache:
         self.spec, self.cache, self.path = DataSpec(text=str(path)), tmp_path / "cache", path
         made = open_corpus(self.spec, cache=self.cache)
         # Copied, because the tests damage the files it is mapped from.
-        parts = [split._replace(tokens=split.tokens.copy()) for split in made[:2]]
+        parts = [split._replace(tokens=np.array(split.tokens)) for split in made[:2]]
         self.first = made._replace(train=parts[0], validation=parts[1])
         (self.entry,) = self.cache.iterdir()
         yield
@@ -240,7 +241,9 @@ class TestCache:
         assert not again
         assert same(corpus, self.first)
 
-    @pytest.mark.parametrize("name", ["train", "validation", "tokenizer.json", "manifest.json"])
+    @pytest.mark.parametrize(
+        "name", ["train-00000.tokens", "validation-00000.tokens", "index.json", "tokenizer.json", "manifest.json"]
+    )
     @pytest.mark.parametrize("damage", ["truncate", "flip", "remove", "empty", "folder"])
     def test_damage_is_found_and_mended(self, name: str, damage: str) -> None:
         file = self.entry / name
@@ -279,7 +282,7 @@ class TestCache:
         assert len(os.listdir(self.cache)) == 7
 
     def test_many_at_once_agree(self) -> None:
-        (self.entry / "train").unlink()
+        (self.entry / "train-00000.tokens").unlink()
         with ThreadPoolExecutor(8) as pool:
             corpora = list(pool.map(lambda _: open_corpus(self.spec, cache=self.cache), range(8)))
         assert all(same(corpus, self.first) for corpus in corpora)
@@ -297,7 +300,7 @@ class TestCache:
             (folder / "train").write_text("x")
         for file in (old / "train", old):
             os.utime(file, (1, 1))
-        (self.entry / "train").unlink()
+        (self.entry / "train-00000.tokens").unlink()
         self.opened()
         assert not old.exists()
         assert new.exists()

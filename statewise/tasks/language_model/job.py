@@ -277,7 +277,7 @@ class LanguageModelJob(Job):
 def fresh_window(spec: LanguageModelSpec) -> int | None:
     """Tokens after which an evaluation resets the state; None: it is carried. By default as in training."""
     state = spec.data.evaluate_state
-    reset = spec.data.order == "random" if state == "as_trained" else state == "reset"
+    reset = spec.data.order != "sequential" if state == "as_trained" else state == "reset"
     return spec.train.window_tokens() if reset else None
 
 

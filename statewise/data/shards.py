@@ -1,0 +1,234 @@
+"""Tokens in shards of a fixed size on disk: read as one array, each shard checked when it is first touched.
+
+A folder holds `train-00000.tokens`, `train-00001.tokens` and so on, the same of `validation`, how often each token
+occurs (`train.counts`), `tokenizer.json`, and `index.json`, which is written last.
+"""
+
+import hashlib
+import json
+import mmap
+from collections import OrderedDict
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from statewise.data.source import file_sha256
+from statewise.disk import write
+from statewise.specs import UserError, from_json, read_small
+
+INDEX = "index.json"
+SHARD_TOKENS = 1 << 23  # a batch of random rows touches a shard for each row: they should be checked within a second
+
+_VERSION = 1
+_LARGEST_INDEX = 1 << 26  # bytes: enough for a million shards
+_MOST_MAPPED = 256  # shards at a time; each takes a file handle
+_REBUILD = "copy the folder again, or build it again: statewise data build"
+
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+PartName = Literal["train", "validation"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class PartIndex(_Strict):
+    """A stream of so many tokens, the bytes of its text, and the sha256 of its shards and of its counts."""
+
+    tokens: int = Field(ge=1, le=1 << 50)
+    bytes: int = Field(ge=0)
+    unknown: int = Field(ge=0)
+    shards: list[Sha256]
+    counts: Sha256
+
+
+class Index(_Strict):
+    """What a folder holds. `made` is how: the settings that decided what the tokens are."""
+
+    version: Literal[1]
+    name: str
+    dtype: Literal["<u2", "<u4"]
+    shard_tokens: int = Field(ge=1, le=1 << 32)
+    tokenizer: Sha256
+    made: dict[str, Any]
+    train: PartIndex
+    validation: PartIndex
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
+
+    def shard_size(self, part: PartName, number: int) -> int:
+        """In tokens: the last shard of a part is shorter."""
+        return min(self.shard_tokens, getattr(self, part).tokens - number * self.shard_tokens)
+
+
+def is_sharded(path: Path) -> bool:
+    """Whether a folder holds tokens: it has their index."""
+    return (path / INDEX).is_file()
+
+
+def shard_file(folder: Path, part: PartName, number: int) -> Path:
+    return folder / f"{part}-{number:05d}.tokens"
+
+
+def write_index(folder: Path, index: Index) -> None:
+    content = index.model_dump()
+    write(folder / INDEX, json.dumps({"index": content, "sha256": index.sha256}, indent=1) + "\n")
+
+
+def read_index(folder: Path) -> Index:
+    """The index, if it is whole and the folder has the shards that it lists, in the right sizes."""
+    path = folder / INDEX
+    try:
+        table = from_json(read_small(path, largest=_LARGEST_INDEX))
+        index = Index.model_validate(table["index"])
+        if table["sha256"] != index.sha256:
+            raise ValueError("its sha256 is another")
+        for part in (index.train, index.validation):
+            if len(part.shards) != -(-part.tokens // index.shard_tokens):
+                raise ValueError(f"it lists {len(part.shards)} shards for {part.tokens} tokens")
+    except OSError as error:
+        raise UserError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise UserError(f"{str(path)!r} is no index of tokens: {reason}", fix=_REBUILD) from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UserError(f"{str(path)!r} is damaged: {error}", fix=_REBUILD) from None
+    return index
+
+
+class ShardedTokens:
+    """A stream in shards, as a read-only array: indexed by a slice or by an array of positions."""
+
+    def __init__(self, folder: Path, part: PartName, index: Index) -> None:
+        self._folder, self._name, self._index = folder, part, index
+        self._part: PartIndex = getattr(index, part)
+        self.dtype: np.dtype[np.unsignedinteger] = np.dtype(index.dtype)
+        self._checked: set[int] = set()
+        self._mapped: OrderedDict[int, NDArray[np.unsignedinteger]] = OrderedDict()
+        for number in range(len(self._part.shards)):
+            self._refuse_size(number)
+
+    def __len__(self) -> int:
+        return self._part.tokens
+
+    @property
+    def nbytes(self) -> int:
+        return len(self) * self.dtype.itemsize
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (len(self),)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return self[:].astype(dtype or self.dtype, copy=False)
+
+    def __getitem__(self, at: slice | NDArray[np.integer]) -> NDArray[np.unsignedinteger]:
+        if isinstance(at, slice):
+            begin, stop, step = at.indices(len(self))
+            assert step == 1
+            return self._between(begin, max(begin, stop))
+        place = at.ravel()
+        shard, place = np.divmod(np.where(place < 0, place + len(self), place), self._index.shard_tokens)
+        out = np.empty(len(place), self.dtype)
+        # Rows are runs of positions, and a run lies in one shard or two.
+        borders = [0, *(np.flatnonzero(np.diff(shard)) + 1).tolist(), len(place)]
+        for begin, stop in pairwise(borders):
+            if stop > begin:
+                out[begin:stop] = self._shard(int(shard[begin]))[place[begin:stop]]
+        return out.reshape(at.shape)
+
+    def counts_V(self, vocab: int) -> NDArray[np.int64]:
+        """How often each id is a target, as it was counted when the shards were written."""
+        path = self._folder / f"{self._name}.counts"
+        _refuse_other(path, self._part.counts, size=8 * vocab)
+        return np.fromfile(path, "<i8").astype(np.int64)
+
+    def release(self) -> None:
+        """Release the pages of mapped shards; until then they count as memory of the process."""
+        for shard in self._mapped.values():
+            release_pages(shard)
+
+    def _between(self, begin: int, stop: int) -> NDArray[np.unsignedinteger]:
+        size = self._index.shard_tokens
+        out = np.empty(stop - begin, self.dtype)
+        at = begin
+        while at < stop:
+            number, first = divmod(at, size)
+            part = self._shard(number)[first : first + stop - at]
+            out[at - begin : at - begin + len(part)] = part
+            at += len(part)
+        return out
+
+    def _shard(self, number: int) -> NDArray[np.unsignedinteger]:
+        if number in self._mapped:
+            self._mapped.move_to_end(number)
+            return self._mapped[number]
+        path = shard_file(self._folder, self._name, number)
+        if number not in self._checked:
+            _refuse_other(path, self._part.shards[number], size=self._shard_bytes(number))
+            self._checked.add(number)
+        try:
+            self._mapped[number] = np.memmap(path, self.dtype, mode="r")
+        except OSError as error:
+            raise UserError(f"{str(path)!r} cannot be read: {error.strerror or error}", fix=_REBUILD) from None
+        if len(self._mapped) > _MOST_MAPPED:
+            self._mapped.popitem(last=False)
+        return self._mapped[number]
+
+    def _shard_bytes(self, number: int) -> int:
+        return self._index.shard_size(self._name, number) * self.dtype.itemsize
+
+    def _refuse_size(self, number: int) -> None:
+        path, size = shard_file(self._folder, self._name, number), self._shard_bytes(number)
+        try:
+            there = path.stat().st_size
+        except OSError:
+            raise UserError(f"{str(path)!r} is missing: the index lists it", fix=_REBUILD) from None
+        if there != size:
+            raise UserError(f"{str(path)!r} has {there:,} bytes, and the index says {size:,}", fix=_REBUILD)
+
+
+Tokens: TypeAlias = NDArray[np.unsignedinteger] | ShardedTokens
+
+
+def release(tokens: Tokens) -> None:
+    """Release the pages of mapped files; until then they count as memory of the process."""
+    if isinstance(tokens, ShardedTokens):
+        tokens.release()
+    else:
+        release_pages(tokens)
+
+
+def release_pages(tokens: NDArray[Any]) -> None:
+    if isinstance(tokens, np.memmap) and hasattr(mmap, "MADV_DONTNEED"):
+        getattr(tokens, "_mmap").madvise(mmap.MADV_DONTNEED)  # noqa: B009 (NumPy's name for it, untyped)
+
+
+def _refuse_other(path: Path, sha256: str, *, size: int) -> None:
+    """A file must be as long as the index says, and have its sha256."""
+    try:
+        there = path.stat().st_size
+    except OSError:
+        raise UserError(f"{str(path)!r} is missing: the index lists it", fix=_REBUILD) from None
+    if there != size or file_sha256(path) != sha256:
+        raise UserError(f"{str(path)!r} is damaged: its sha256 is not the index's", fix=_REBUILD)
+
+
+class Folder(NamedTuple):
+    """An opened folder of shards."""
+
+    index: Index
+    train: ShardedTokens
+    validation: ShardedTokens
+
+
+def open_shards(folder: Path) -> Folder:
+    index = read_index(folder)
+    return Folder(index, ShardedTokens(folder, "train", index), ShardedTokens(folder, "validation", index))
