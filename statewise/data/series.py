@@ -45,6 +45,11 @@ class Series:
     def __len__(self) -> int:
         return len(self.time_T)
 
+    @property
+    def missing(self) -> int:
+        """The number of missing target values."""
+        return int(np.isnan(self.values_TC).sum())
+
     def filled_forward(self) -> "Series":
         """With each missing value replaced by the last one before it; leading ones stay missing."""
         return replace(self, values_TC=fill_forward(self.values_TC), covariates_TX=fill_forward(self.covariates_TX))

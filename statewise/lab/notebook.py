@@ -36,7 +36,11 @@ class Lab:
 
     @property
     def names(self) -> list[str]:
-        """The models in it."""
+        """The models in it.
+
+        >>> sw.lab.show(sw.load("runs/lstm")).names
+        ['lstm']
+        """
         return [model["name"] for model in self.data["models"]]
 
     @cached_property

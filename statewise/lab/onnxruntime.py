@@ -55,7 +55,9 @@ def foreign(folder: Path) -> Foreign:
 def onnx_record(machine: TokenMachine[Any], state: Any) -> dict[str, Any]:
     """What onnxruntime and the interpreter compute: an ONNX model of float32, and where its weights are."""
     if isinstance(machine, Markov):
-        raise UserError("a Markov model is a table that is looked up, not a graph", fix="leave out --runtime for it")
+        raise UserError(
+            "a Markov model is a table that is looked up, not a graph", fix="let the page's interpreter compute it"
+        )
     graph = for_one_text(step_graph(machine, taps=["*"], marked=True))
     made = record_of(graph, exact=True, fold=False)
     model = graph.SerializeToString()

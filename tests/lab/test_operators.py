@@ -155,8 +155,10 @@ def answers(
         slopes = [f"x{i}" for i in case.slopes if f"x{i}" in feed]
         record = record_of(made, exact=True, fold=False)
         asked.append({"record": record, "feed": {k: inlined(v) for k, v in feed.items()}, "differentiable": slopes})
-    return tried, expected, answered(
-        "operators.js", {"cases": asked}, tmp_path_factory.mktemp("operators"), request.param
+    return (
+        tried,
+        expected,
+        answered("operators.js", {"cases": asked}, tmp_path_factory.mktemp("operators"), request.param),
     )
 
 

@@ -154,12 +154,13 @@ def estimate(
         cosine += along / max(own, 1e-300) / draws
         norm += own / size / draws
         projection += along / size / draws
-        squares += own**2
-        mean_P += (one_P - mean_P) / number
+        apart_P = one_P - mean_P
+        mean_P += apart_P / number
+        squares += float(apart_P @ (one_P - mean_P))  # Welford: a single draw has no spread, to the last bit
         if number & (number - 1) == 0:
             off_by.append(float((mean_P - full_P).norm()) / size)
-    about = max(squares / draws - float(mean_P.square().sum()), 0.0) * draws / max(draws - 1, 1)
-    return Estimate(cosine, norm, projection, off_by[-1], math.sqrt(about) / size, tuple(off_by))
+    spread = math.sqrt(squares / max(draws - 1, 1)) / size
+    return Estimate(cosine, norm, projection, off_by[-1], spread, tuple(off_by))
 
 
 _REPEATS = 3
