@@ -43,27 +43,28 @@ SHAPES = [
     *((rows, length, 8, 128) for rows, length in ((8, 2048), (8, 1024), (1, 16384), (32, 2048))),
 ]
 LENGTHS = (1, 63, 64, 65, 1000, 2048)
+WIDTHS = (8, 20, 32, 33, 64, 100, 128)  # of keys; values are one wider, as in a layer that sums its keys too
 
 
 def shape_of(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("x"))
 
 
-def case(op: str, batch: int, length: int, heads: int, width: int) -> list[Tensor]:
-    """Queries, keys and values in bfloat16, then one number a head or two, and the state."""
+def case(op: str, batch: int, length: int, heads: int, width: int, more: int = 0) -> list[Tensor]:
+    """Queries, keys and values in bfloat16, then one number a head or two, and the state. Values are `more` wider."""
     generator = torch.Generator().manual_seed(length + width)
 
     def noise(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator)
 
-    q, k, v = (noise(batch, length, heads, width) for _ in range(3))
+    q, k, v = (noise(batch, length, heads, size) for size in (width, width, width + more))
     gates = [-0.1 * noise(batch, length, heads).abs()]
     if op == "gated delta":
         q, k = (torch.nn.functional.normalize(part, dim=-1) for part in (q, k))
         gates.insert(0, torch.sigmoid(noise(batch, length, heads)).bfloat16())
     else:
         q, k = (part * width**-0.5 for part in (q, k))
-    return [*(part.bfloat16() for part in (q, k, v)), *gates, noise(batch, heads, width, width)]
+    return [*(part.bfloat16() for part in (q, k, v)), *gates, noise(batch, heads, width, width + more)]
 
 
 def wanted_sum(inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -224,7 +225,7 @@ def timed(op: str, shape: tuple[int, ...]) -> Row:
 
 
 def checked(op: str, length: int, width: int, ragged: bool) -> Row:
-    inputs = case(op, 4, length, 3, width)
+    inputs = case(op, 4, length, 3, width, more=1)
     lengths_B = torch.tensor([length, 0, length // 2, max(1, length - 1)], device=CUDA) if ragged else None
     expected = reference(op, inputs, list(range(4)), lengths_B)
     each = errors(both_ways(ours(op), inputs, lengths_B)(), expected, list(range(4)))
@@ -239,7 +240,7 @@ def found(asked: argparse.Namespace) -> Iterator[Row]:
     if asked.layer:
         yield of_layers()
     elif asked.lengths:
-        cases = itertools.product(asked.only, LENGTHS, (64, 128), (False, True))
+        cases = itertools.product(asked.only, LENGTHS, WIDTHS, (False, True))
         yield from itertools.starmap(checked, cases)
     else:
         yield from (timed(op, shape) for shape in asked.shapes for op in asked.only)

@@ -3,6 +3,9 @@
 How kernels are launched stands in a table, by the type of products, measured on an H200
 (`benchmarks/linear_recurrence_tune.py`). Nothing is tuned when a program runs.
 
+In bfloat16, products are Hopper's wgmma. There, Triton 3.6 gave wrong results, and an illegal memory access, for tiles
+with fewer keys than columns of v, of 16 keys, or with keys masked. So keys are filled up with zeros to a whole tile.
+
 B batch, T time, H heads, K key width, V value width, N chunks, C time steps of a chunk.
 """
 
@@ -11,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from statewise.kernels import chunk_kernels
 from statewise.kernels.associative_memory import Form, Inputs
@@ -34,11 +38,12 @@ _NARROW = dict.fromkeys(_WALKS, Launch(32, 4, 3)) | dict.fromkeys(_ALL_AT_ONCE, 
 _WIDE = dict.fromkeys((*_WALKS, *_ALL_AT_ONCE), Launch(32, 8, 1))  # in float32
 _PIPELINE = 180 * 1024  # bytes of shared memory that three stages of the widest walk take
 _CHUNK = {torch.bfloat16: 64, torch.float32: 32}
+_NARROWEST = {torch.bfloat16: 32, torch.float32: 16}  # tile
 
 
-def _filled(width: int) -> int:
+def _filled(width: int, kind: torch.dtype) -> int:
     """Up to a power of two that products take."""
-    return max(16, 1 << (width - 1).bit_length())
+    return max(_NARROWEST[kind], 1 << (width - 1).bit_length())
 
 
 def launch_of(name: str, kind: torch.dtype, shared_bytes: int) -> Launch:
@@ -102,10 +107,12 @@ class Call(NamedTuple):
         """`strided`: the tensors [B, T, H, ...] whose strides the kernel takes, in its order."""
         batch, time, heads, key = self.q.shape
         value = self.v.shape[-1]
-        key_up = _filled(key)
+        key_up = _filled(key, self.way.kind)
         shared = gpu_of(self.q.device.index or 0).shared_bytes if self.q.is_cuda else 0
         columns, warps, stages = launch_of(name, self.way.kind, shared)
-        columns = min(columns, _filled(value))
+        columns = min(columns, _filled(value, self.way.kind))
+        if self.way.kind == torch.bfloat16:
+            columns = min(columns, key_up)
         parts = -(-value // columns) if name in _WALKS else self.chunks
         strides = [stride for part in strided for stride in part.stride()[:3]]
         exact = self.way.exact and not torch.backends.cuda.matmul.allow_tf32
@@ -168,13 +175,23 @@ def remember(
     inputs: Inputs, s_BHKV: Tensor, lengths_B: Tensor | None, *, exact: bool, again: Form, system: System | None = None
 ) -> tuple[Tensor, Tensor]:
     """Outputs, and the state after the last time step. Inputs: q, k, v, β in the delta rule, and g."""
-    q, k, v = dense(*inputs[:3])
+    q, k, v = inputs[:3]
     *beta, g = (part.contiguous() for part in inputs[3:])
-    narrow = {part.dtype for part in (q, k, v)} == {torch.bfloat16}
-    kind = torch.bfloat16 if narrow else torch.float32
+    key, value = k.shape[-1], v.shape[-1]
+    kind = torch.bfloat16 if {part.dtype for part in (q, k, v)} == {torch.bfloat16} else torch.float32
+    more_key = more_value = 0
+    if kind == torch.bfloat16:
+        more_key = _filled(key, kind) - key
+        more_value = -value % min(64, key + more_key) if system else 0  # the delta rule has been tried on whole tiles
+    if more_key or more_value:
+        q, k, v = F.pad(q, (0, more_key)), F.pad(k, (0, more_key)), F.pad(v, (0, more_value))
+        s_BHKV = F.pad(s_BHKV, (0, more_value, 0, more_key))
+    q, k, v = dense(q, k, v)
     if lengths_B is not None:
         lengths_B = lengths_B.clamp(max=q.shape[1])
     way = Way(kind, exact and q.dtype == torch.float32, again, system)
     given = (q, k, v, beta[0] if beta else None, g, s_BHKV.contiguous())
     y_BTHV, after_BHKV = _Memory.apply(*given, lengths_B, way)
+    if more_key or more_value:
+        y_BTHV, after_BHKV = y_BTHV[..., :value], after_BHKV[..., :key, :value]
     return y_BTHV, after_BHKV

@@ -258,6 +258,31 @@ def test_compiled_gated_delta(key: int, value: int, time: int, rows: str, monkey
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("rows", ["full", "ragged"])
+@pytest.mark.parametrize(("key", "value"), [(8, 9), (16, 17), (32, 33), (20, 48), (64, 65), (100, 150), (128, 129)])
+@pytest.mark.parametrize("op", ["linear_attention", "gated_delta"])
+def test_compiled_memories_in_bfloat16(
+    op: str, key: int, value: int, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of any width: tiles that Triton computed wrongly here are filled up."""
+    monkeypatch.setattr(test_linear_attention_forms, "KEY", key)
+    monkeypatch.setattr(test_linear_attention_forms, "VALUE", value)
+    inputs, states = linear_case(70, delta=op == "gated_delta", decay=0.3)
+    inputs = [part.bfloat16().double() if n < 3 else part for n, part in enumerate(inputs)]
+    lengths_B = ragged(70) if rows == "ragged" else None
+    naive = {"linear_attention": linear_op, "gated_delta": delta_op}[op].naive
+    expected = everything(linear_form(getattr(naive, op)), inputs, states, lengths_B)
+    run = linear_form(getattr(load(op), op))
+
+    def narrow(inputs: list[Tensor], states: list[Tensor], lengths_B: Tensor | None) -> tuple[Tensor, ...]:
+        half = [part.cuda().bfloat16() if n < 3 else part.cuda().float() for n, part in enumerate(inputs)]
+        lengths = None if lengths_B is None else lengths_B.cuda()
+        return tuple(part.double().cpu() for part in run(half, on_device(states, torch.float32), lengths))
+
+    assert largest(everything(narrow, inputs, states, lengths_B), expected) <= 0.02
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rows", ["full", "ragged"])
 @pytest.mark.parametrize("time", [1, 63, 150])
 @pytest.mark.parametrize("normed", [True, False], ids=["norm", "bare"])
 @pytest.mark.parametrize("inner", ["linear", "mlp"])
