@@ -18,7 +18,9 @@ from statewise.layers.heads import placed as placed
 from statewise.layers.heads import sinusoid as sinusoid
 from statewise.layers.initialise import Filler as Filler
 from statewise.layers.initialise import Scheme as Scheme
+from statewise.layers.initialise import are_read_later as are_read_later
 from statewise.layers.initialise import fill_decay as fill_decay
+from statewise.layers.initialise import read_later as read_later
 from statewise.layers.linear import make_linear as make_linear
 from statewise.layers.linear import unfilled_linear as unfilled_linear
 from statewise.layers.mlp import MLP as MLP

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import Described, is_known
+from statewise.layers.initialise import are_read_later
 from statewise.specs import UserError
 
 
@@ -36,7 +37,8 @@ class Embedding(Described):
             self.weight = share.weight
             return
         self.weight = nn.Parameter(torch.empty(vocab, width))
-        nn.init.normal_(self.weight, std=scale, generator=generator)
+        if not are_read_later():
+            nn.init.normal_(self.weight, std=scale, generator=generator)
 
     def forward(self, tokens: Tensor) -> Tensor:
         weight_VE: Tensor = self.weight

@@ -6,12 +6,34 @@
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 Scheme = Literal["orthogonal", "published", "torch"]
+
+_READ_LATER: ContextVar[bool] = ContextVar("weights are read from a file", default=False)
+
+
+@contextmanager
+def read_later() -> Iterator[None]:
+    """Weights of models built inside this block are overwritten by a file, so the dear ones need not be drawn.
+
+    Orthogonal matrices took most of the time in which a run was opened.
+    """
+    token = _READ_LATER.set(True)
+    try:
+        yield
+    finally:
+        _READ_LATER.reset(token)
+
+
+def are_read_later() -> bool:
+    return _READ_LATER.get()
 
 
 class Filler(NamedTuple):
@@ -31,7 +53,9 @@ class Filler(NamedTuple):
             nn.init.xavier_uniform_(gate, generator=self.generator)
 
     def _gates(self, weight: Tensor, gates: int) -> tuple[Tensor, ...]:
-        """Those to fill one by one: none by the scheme `torch`, which fills them here."""
+        """Those to fill one by one: none by the scheme `torch`, which fills them here, or if a file does."""
+        if are_read_later():
+            return ()
         if self.scheme != "torch":
             return weight.chunk(gates)
         bound = 1 / math.sqrt(weight.shape[0] // gates)

@@ -3,6 +3,8 @@
 import torch
 from torch import nn
 
+from statewise.layers.initialise import are_read_later
+
 
 def unfilled_linear(input_width: int, width: int, *, bias: bool = True) -> nn.Linear:
     """An nn.Linear whose numbers are still to be filled in.
@@ -23,7 +25,8 @@ def make_linear(
 ) -> nn.Linear:
     """`W x + b`, W by Glorot and b at 0."""
     linear = unfilled_linear(input_width, width, bias=bias)
-    nn.init.xavier_uniform_(linear.weight, generator=generator)
+    if not are_read_later():
+        nn.init.xavier_uniform_(linear.weight, generator=generator)
     if bias:
         nn.init.zeros_(linear.bias)
     return linear

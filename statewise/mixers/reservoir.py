@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from statewise.core import is_known, state_type
 from statewise.kernels import Wish
 from statewise.kernels.leaky import LeakyWeights
-from statewise.layers import Filler, Scheme
+from statewise.layers import Filler, Scheme, are_read_later
 from statewise.mixers.leaky import LeakyIntegrator
 from statewise.specs import UserError
 
@@ -82,7 +82,7 @@ def _recurrence(width: int, radius: float, density: float, fill: Filler) -> Tens
         else:
             fill.recurrent(u_DD)
         u_DD *= torch.rand(width, width, generator=fill.generator) < density
-        if not is_known(u_DD):  # only its shape is asked for
+        if are_read_later() or not is_known(u_DD):  # only its shape is asked for
             return u_DD
         drawn = spectral_radius(u_DD)
         if drawn > 1e-3:  # a small sparse matrix may have no cycle at all; such a draw remembers nothing

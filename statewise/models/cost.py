@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils.flop_counter import FlopCounterMode
 
 from statewise.core import Machine, leaves, state_bytes
 from statewise.kernels import force
@@ -83,6 +82,8 @@ def cost_of(build: Callable[[], Machine[Any]], *, context: int = 0) -> Cost:
 
 
 def counted(call: Callable[[], object]) -> int:
+    from torch.utils.flop_counter import FlopCounterMode  # its import takes a tenth of a second
+
     with FlopCounterMode(display=False) as counter:
         call()
     return int(counter.get_total_flops())

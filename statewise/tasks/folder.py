@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from statewise.layers import read_later
 from statewise.models import on_meta
 from statewise.specs import AnyRunSpec, OwnMixer, UserError, custom_tables, parse_spec, read_small, read_toml
 from statewise.tasks.environment import found_again
@@ -65,7 +66,8 @@ class Opened(NamedTuple):
     def model(self, build: Callable[[], M]) -> M:
         """`build`'s model with the folder's weights. Before memory is taken, the file must fit what run.toml says."""
         refuse_other_size(build, self.verified)
-        model = build()
+        with read_later():
+            model = build()
         load_weights(model, self.weights)
         return model.to(self.device).eval()
 
