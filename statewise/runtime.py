@@ -415,7 +415,7 @@ def safetensors_content(parts: Mapping[str, tuple[str, Sequence[int], Array]], m
         begin = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    return b"".join([struct.pack("<Q", len(text)), text, *(array for _, _, array in parts.values())])
+    return b"".join([struct.pack("<Q", len(text)), text, *(array.data for _, _, array in parts.values())])
 
 
 # ------------------------------------------------------------------ graphs

@@ -86,6 +86,7 @@ from statewise.data.series_window import series_rows as series_rows
 from statewise.data.shard_build import build_shards as build_shards
 from statewise.data.shards import SHARD_TOKENS as SHARD_TOKENS
 from statewise.data.shards import ShardedTokens as ShardedTokens
+from statewise.data.shards import Tokens as Tokens
 from statewise.data.source import Source as Source
 from statewise.data.source import open_source as open_source
 from statewise.data.split import SeriesParts as SeriesParts

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statewise.data.cache import Facts, default_folder, open_entry
-from statewise.data.preparation import Prepared, Progress, Sources, measured, open_sources, prepared
+from statewise.data.preparation import Prepared, Sources, measured, open_sources, prepared
 from statewise.data.shard_build import checked_folder, write_shards
 from statewise.data.shards import Folder, ShardedTokens, Tokens, is_sharded, open_shards, release
 from statewise.data.source import Source, open_source
-from statewise.data.token_stream import Block, reported, token_dtype, token_stream
+from statewise.data.token_stream import Block, Progress, reported, token_dtype, token_stream
 from statewise.data.tokenizer import Tokenizer
 from statewise.specs import DataSpec, UserError
 
@@ -98,8 +98,8 @@ def _is_large(source: Source) -> bool:
 
 def _in_memory(made_of: Prepared, part: str, progress: Progress | None) -> Split:
     blocks = token_stream(made_of.pieces(part), made_of.tokenizer, direction=made_of.sources.spec.direction)
-    blocks = reported(blocks, f"tokenising {part}", made_of.size(part), progress)
-    return _collected(blocks, made_of.tokenizer, on_disk=False)
+    watched = reported(blocks, f"tokenising {part}", made_of.size(part), progress)
+    return _collected(watched, made_of.tokenizer, on_disk=False)
 
 
 def _collected(blocks: Iterator[Block], tokenizer: Tokenizer, *, on_disk: bool) -> Split:

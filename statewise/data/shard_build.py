@@ -218,7 +218,7 @@ class _Writer:
 
     def __init__(self, folder: Path, part: PartName, tokenizer: Tokenizer, shard_tokens: int, written: Written) -> None:
         self._folder, self._part, self._end_id = folder, part, tokenizer.end_id
-        self._shard = np.empty(shard_tokens, token_dtype(tokenizer))
+        self._shard: NDArray[np.unsignedinteger] = np.empty(shard_tokens, token_dtype(tokenizer))
         self._filled = 0
         self._counts_V = np.zeros(tokenizer.vocab, np.int64)
         self.written = written if all(map(self._is_kept, count(), written.shards)) else Written()

@@ -8,9 +8,10 @@ import hashlib
 import json
 import mmap
 from collections import OrderedDict
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,8 @@ class Index(_Strict):
 
     def shard_size(self, part: PartName, number: int) -> int:
         """In tokens: the last shard of a part is shorter."""
-        return min(self.shard_tokens, getattr(self, part).tokens - number * self.shard_tokens)
+        made: PartIndex = getattr(self, part)
+        return min(self.shard_tokens, made.tokens - number * self.shard_tokens)
 
 
 def is_sharded(path: Path) -> bool:
@@ -221,7 +223,8 @@ def _refuse_other(path: Path, sha256: str, *, size: int) -> None:
         raise UserError(f"{str(path)!r} is damaged: its sha256 is not the index's", fix=_REBUILD)
 
 
-class Folder(NamedTuple):
+@dataclass(frozen=True)
+class Folder:
     """An opened folder of shards."""
 
     index: Index

@@ -37,8 +37,11 @@ class Origin(NamedTuple):
             assert isinstance(self.path, Path)
             yield read_text(self.path, piece=piece)
         else:
-            json = isinstance(self.path, Path) and is_json_lines(self.path)
-            for text in json_texts(self.path, self.column) if json else read_texts(self.path, self.column):
+            if isinstance(self.path, Path) and is_json_lines(self.path):
+                texts = json_texts(self.path, self.column)
+            else:
+                texts = read_texts(self.path, self.column)
+            for text in texts:
                 yield (text[start : start + piece] for start in range(0, len(text), piece))
 
 

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
@@ -54,7 +54,7 @@ def token_stream(
     direction: Direction = "forward",
     workers: int = 1,
     begun: Begun = Begun(),  # noqa: B008 (immutable)
-) -> Iterator[Block]:
+) -> Generator[Block, None, None]:
     """In reverse, each document is reversed; their order stays.
 
     A document without tokens is skipped, so there are never two ends in a row. The last document has an end too, even
@@ -78,7 +78,9 @@ def reported(
             progress(what, min(done, total), total)
 
 
-def _forward(pieces: Iterable[Piece], tokenizer: Tokenizer, *, workers: int, begun: Begun) -> Iterator[Block]:
+def _forward(
+    pieces: Iterable[Piece], tokenizer: Tokenizer, *, workers: int, begun: Begun
+) -> Generator[Block, None, None]:
     end = np.array([tokenizer.end_id], token_dtype(tokenizer))
     first, is_open = begun.blocks == 0, begun.open
     groups = islice(_groups(pieces), begun.blocks, None)
@@ -187,7 +189,7 @@ def _work(group: list[Piece]) -> _Group:
     return _encode(group, _tokenizer)
 
 
-def _reversed(blocks: Iterable[Block], *, end_id: int) -> Iterator[Block]:
+def _reversed(blocks: Iterable[Block], *, end_id: int) -> Generator[Block, None, None]:
     """Each document from its end; a long one waits in a file."""
     with SpooledTemporaryFile(max_size=_HELD) as held:
         for block in blocks:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from statewise.core import check_input, is_observed, observe, one_step, state_type, unroll
@@ -65,7 +65,7 @@ class Markov(CountingMachine[MarkovState]):
     def vocab(self) -> int:
         return self._vocab
 
-    def count(self, tokens: NDArray[np.integer] | Tensor, *, end_id: int | None = None) -> None:
+    def count(self, tokens: ArrayLike, *, end_id: int | None = None) -> None:
         counted = ngram.count(np.asarray(tokens), vocab=self.vocab, order=self.order, end_id=end_id)
         self._install({name: torch.from_numpy(array) for name, array in counted._asdict().items()})
 

@@ -7,9 +7,8 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, TypeVar, final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from statewise.core import Machine, State, check_input, one_step
@@ -35,7 +34,7 @@ class CountingMachine(TokenMachine[S]):
     """Learns a stream in one pass, without gradients. Its size depends on the text."""
 
     @abstractmethod
-    def count(self, tokens: NDArray[np.integer], *, end_id: int | None = None) -> None:
+    def count(self, tokens: ArrayLike, *, end_id: int | None = None) -> None:
         """Count a stream of documents that each begin with `end_id`; earlier counts are discarded."""
 
     @abstractmethod

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from statewise.data import Tokens
 from statewise.specs import UserError
 from statewise.tasks.report import Report, shows_report
 
@@ -85,7 +86,7 @@ class TokenStationarity(NamedTuple):
 
 
 def token_stationarity(
-    tokens: NDArray[np.integer],
+    tokens: Tokens,
     *,
     segments: int = SEGMENTS,
     block: int | None = None,
