@@ -8,7 +8,7 @@ from typing import Any
 from statewise.data.compressed import opened, plain_name
 from statewise.data.lines import Where
 from statewise.data.table import Column, no_column
-from statewise.specs import UserError
+from statewise.specs import UserError, from_json
 
 _ENDINGS = (".jsonl", ".ndjson")
 _SETTING = "data.text_column"
@@ -46,10 +46,10 @@ def plain_text(text: Any, where: Where) -> str:
 
 def _object(line: bytes, where: Where) -> Mapping[str, Any]:
     try:
-        row = json.loads(line.decode("utf-8-sig" if where.line == 1 else "utf-8"))
+        row = from_json(line.decode("utf-8-sig" if where.line == 1 else "utf-8"))
         if b"\\u" in line:
             json.dumps(row, ensure_ascii=False).encode()  # half a character cannot be written
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"{where} is not JSON: {error}", fix="correct or remove the line") from None
     if not isinstance(row, dict):
         raise UserError(f"{where} is a {type(row).__name__}, expected an object", fix='as in {"text": "…"}')

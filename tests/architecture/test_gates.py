@@ -104,7 +104,6 @@ OWN_WRITES = {
     "statewise.disk.write": "is the place",
     "statewise.training.checkpoint": "writes under the temporary name that `replacing` gave, and renames whole folders",
     "statewise.data.cache": "fills a new folder of the cache, which is renamed when it is sealed",
-    "statewise.data.corpus": "fills that folder",
     "statewise.data.lines": "a temporary folder of its own",
     "statewise.data.memory_source": "a temporary folder of its own",
     "statewise.data.memory_object": "`rename` is that of pandas",
