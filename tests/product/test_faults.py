@@ -93,7 +93,7 @@ def test_a_signal_while_evaluating(tmp_path: Path) -> None:
     text, held, out = write_text(tmp_path), tmp_path / "held.txt", tmp_path / "run"
     held.write_text("the cat sat on the mat. " * 200_000)
     settings = {**BASE, "train.log_every": 1, "train.evaluate_every": 2, "data.validation": f'"{held}"'}
-    del settings["train.evaluate_tokens"]
+    settings["train.evaluate_tokens"] = "none"
     words = [word for path, value in settings.items() for word in ("--set", f"{path}={value}")]
     child = spawn("train", "gru", "--text", str(text), "--out", str(out), *words)
     wait_until(lambda: (out / "metrics.jsonl").exists() and '"step": 2' in (out / "metrics.jsonl").read_text(), child)

@@ -117,7 +117,7 @@ MISTAKES = [
     ("train lstm --set train.clip=0", "train.clip = 0", "greater than 0"),
     ("train lstm --set data.held_out=1", "data.held_out = 1", "less than 1"),
     ("train lstm --set data.direction=backwards", "'backwards'", "'forward' or 'reverse'"),
-    ("train lstm --set data.order=shuffle", "'shuffle'", "'sequential' or 'random'"),
+    ("train lstm --set data.order=shuffle", "'shuffle'", "'sequential', 'random' or 'shuffled'"),
     ("train lstm --set data.vocab=1", "data.vocab = 1", "greater than or equal to 2"),
     # tokenizers
     ("train lstm --data text.txt --set data.tokenizer=chars", "'chars'", "did you mean 'char'?", "bpe, byte"),
