@@ -1,4 +1,4 @@
-"""The lab: from a key press to the repaint, its interpreter beside onnxruntime-web, and an own run's way to a page.
+"""The lab: from a key press to the repaint, the interpreter and onnxruntime-web in one page, from a run to a page.
 
     python benchmarks/lab.py repaint [--symbols N] [--json FILE]
     python benchmarks/lab.py engines --package node_modules/onnxruntime-web [--json FILE]

@@ -6,7 +6,7 @@
 Clients complete and stream, leave in the middle, send bad requests, continue sessions, fork, move and delete states,
 and ask for one text that must never change. Every few seconds the memory, threads and open files of the server are
 read. Twice a minute the clients pause until the server has nothing to do: what its memory is then does not depend on
-what they asked for last. It fails (exit code 1) if the memory at rest, the threads or the files grow after the first
+what they asked for last. It fails (exit code 1) if the idle memory, the threads or the files grow after the first
 fifth of the time, if an answer is not the expected one, or if the server writes to its log.
 """
 
@@ -184,7 +184,7 @@ async def watched(traffic: Traffic, pid: int, *, clients: int, seconds: float, e
 
 
 def complaints(samples: Sequence[Sample], before: Sample) -> list[str]:
-    """What grew: of the memory at rest more than 1 % an hour, of threads and files any."""
+    """What grew: of the idle memory more than 1 % an hour, of threads and files any."""
     last = samples[-1]
     warm = samples[int(WARM * len(samples)) :]
     resting = [one for one in warm if one.rest]
@@ -193,7 +193,7 @@ def complaints(samples: Sequence[Sample], before: Sample) -> list[str]:
     hours = max(1.0, last.seconds / 3600)
     made = []
     if final > first * (1 + GROWTH * hours):
-        made.append(f"memory at rest grew from {first / 1e6:.1f} to {final / 1e6:.1f} MB")
+        made.append(f"idle memory grew from {first / 1e6:.1f} to {final / 1e6:.1f} MB")
     half = len(warm) // 2
     threads = [max(one.threads for one in part) for part in (warm[:half] or warm, warm[half:])]
     if threads[1] > threads[0]:
@@ -227,7 +227,7 @@ def main() -> int:
     if logged.strip():
         made.append(f"the server's log says:\n{logged[-2000:]}")
     table = Table(title=f"{', '.join(names)}: {asked.minutes:g} minutes, {asked.clients} clients", title_justify="left")
-    columns = ("minute", "actions", "MB at rest", "MB busy, median", "threads", "files", "fixed text p95 ms")
+    columns = ("minute", "actions", "MB idle", "MB busy, median", "threads", "files", "fixed text p95 ms")
     for column in columns:
         table.add_column(column, justify="right")
     resting = [one for one in samples if one.rest]

@@ -1,4 +1,4 @@
-"""A text larger than memory: tokens in shards, beside litdata, mosaicml-streaming and datasets on the same file.
+"""A text larger than memory: tokens in shards, compared with litdata, mosaicml-streaming and datasets on the same file.
 
     python benchmarks/shards.py --large 4000 --megabytes 60
 

@@ -23,7 +23,7 @@ def soak(monkeypatch: pytest.MonkeyPatch) -> Any:
     ("grows", "complaint"),
     [
         ({}, None),
-        ({"memory": 100_000}, "memory at rest grew"),
+        ({"memory": 100_000}, "idle memory grew"),
         ({"threads": 0.1}, "threads grew"),
         ({"files": 1}, "files are open"),
     ],
