@@ -29,6 +29,7 @@ test: $(VENV)/.installed-dev
 
 # The chapters with all their code and exercises, and both sites in a browser.
 test-book: $(VENV)/.installed-dev
+	$(BIN)/python book/build.py
 	$(BIN)/python -m pytest tests/book -n 2 --dist worksteal -m "slow or not slow"
 
 nightly: $(VENV)/.installed-dev

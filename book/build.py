@@ -8,7 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from chapter import BOOK, LANGUAGES
+from chapter import BOOK, LANGUAGES, chapters
+from run import run_all
 from stage import stage
 
 
@@ -35,6 +36,9 @@ def build(language: str) -> Path:
 
 
 if __name__ == "__main__":
+    began = time.perf_counter()
+    run_all(chapters())
+    print(f"chapters ready in {time.perf_counter() - began:.0f} s")
     for language in sys.argv[1:] or LANGUAGES:
         began = time.perf_counter()
         print(f"{build(language)}, in {time.perf_counter() - began:.0f} s")

@@ -14,6 +14,8 @@ import sys
 import tempfile
 import traceback
 import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +44,13 @@ def results(page: Page) -> list[Result]:
     if subprocess.run(command, env=environment, check=False).returncode:
         raise SystemExit(f"{page.path} did not run")
     return [Result(**result) for result in json.loads(kept.read_text(encoding="utf-8"))["results"]]
+
+
+def run_all(pages: Sequence[Page]) -> None:
+    """Run the chapters that have changed: as many at once as there are cores, with one thread each."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(results, pages))
 
 
 def key_of(page: Page) -> str:
@@ -89,7 +98,9 @@ def main(source: str, target: str) -> int:
         return 1
     record = {"key": key_of(page), "files": _hashes(imported()), "results": [result._asdict() for result in done]}
     Path(target).parent.mkdir(parents=True, exist_ok=True)
-    Path(target).write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
+    written = Path(f"{target}.{os.getpid()}")  # renamed: two builds may run the same chapter
+    written.write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
+    written.replace(target)
     return 0
 
 

@@ -13,7 +13,7 @@ import pytest
 from chapter import BOOK, LANGUAGES, chapters
 from inspected_page import Watched
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # the first test waits for the whole build
 pytest.importorskip("sphinx", reason="no Sphinx: pip install -e '.[book]'")
 CHAPTERS = [page.name for page in chapters()]
 PAGES = ["index", "glossary", "search", "solutions", "errata", "laws", *CHAPTERS]
