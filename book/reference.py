@@ -55,7 +55,7 @@ def stage_docs(folder: Path, language: str) -> None:
             listed.append(place.with_suffix("").as_posix())
             source = translations.get(place, path) if language == "zh" else path
             target.write_text(docs_page(source, place, language), encoding="utf-8")
-        elif path.suffix == ".svg":
+        elif path.suffix in (".svg", ".png"):
             shutil.copy(path, target)
     with (folder / "index.md").open("a", encoding="utf-8") as index:
         index.write(contents([name for name in listed if name != "index"]))
