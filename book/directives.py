@@ -24,6 +24,12 @@ WORDS = {
 
 LANGUAGE = {"en": "English", "zh": "中文"}
 NOTEBOOK = {"en": "Notebook", "zh": "笔记本"}
+THEME = {
+    "Next": "下一页",
+    "Previous": "上一页",
+    "Home": "首页",
+    "On this page": "本页内容",
+}  # which Furo has in English alone
 
 
 class BookDirective(Directive):
@@ -175,6 +181,8 @@ def page_context(app: Sphinx, page: str, template: str, context: dict[str, Any],
         app.add_js_file("katex/katex.min.js", priority=600)
         app.add_js_file("formula.js", priority=601)
     other = "zh" if app.config.language == "en" else "en"
+    if other == "en":
+        context["_"] = lambda text: THEME.get(text) or app.translator.gettext(text)
     if doctree is not None:
         links = [f'<a href="{"../" * (page.count("/") + 1)}{other}/{page}.html" lang="{other}">{LANGUAGE[other]}</a>']
         if re.match(r"\d", page):

@@ -27,9 +27,11 @@ CHECKED = {"en": "✓ checked", "zh": "✓ 已验证"}
 FOLDED = {"en": "Code of the drawing", "zh": "画这幅图的代码"}
 PICTURE = re.compile(r"^!\[(.+)\]\(([\w-]+\.svg)\)$", re.MULTILINE)
 DOCS_LINK = re.compile(r"\]\(\.\./\.\./docs/([^)#]+)(#[^)]*)?\)")
+# Chinese has no spaces: a line that ends in Chinese, a link or bold Chinese continues in the next.
 SOFT_BREAK = re.compile(
-    "(?<=[\u3000-\u9fff\uff00-\uffef”])\\n(?=[\u3001-\u9fff\uff00-\uffef“])"
-)  # Chinese has no spaces
+    "(?:(?<=[\u3000-\u9fff\uff00-\uffef”)])|(?<=[\u4e00-\u9fff]\\*\\*))\\n"
+    "(?=[\u3001-\u9fff\uff00-\uffef“]|(?:\\[|\\*\\*)[\u4e00-\u9fff])"
+)
 TEXT_NODE = re.compile(r">([^<>]+)<")
 NUMBER = re.compile(r"-?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[-+]?\d+)?%?")
 SEPARATORS = ("\n", ": ", ", ")

@@ -95,6 +95,9 @@ def test_results_are_kept_until_the_code_changes(tmp_path: Path, monkeypatch: py
 
 
 def test_chinese_lines_are_joined_but_titles_stay_alone(tmp_path: Path) -> None:
-    text = "第一行\n第二行\n\n:::{erratum} 标题\n正文一\n正文二\n:::\n"
+    text = (
+        "第一行\n第二行。\n[第三行](x.md)\n**第四行**\n第五行 `x`\n第六行\n\n:::{erratum} 标题\n正文一\n正文二\n:::\n"
+    )
     placed = staged(Page(tmp_path / "zh" / "01-x.md", text), [])
-    assert placed == "第一行第二行\n\n:::{erratum} 标题\n正文一正文二\n:::\n"
+    joined = "第一行第二行。[第三行](x.md)**第四行**第五行 `x`\n第六行"
+    assert placed == f"{joined}\n\n:::{{erratum}} 标题\n正文一正文二\n:::\n"

@@ -5,6 +5,7 @@ a slow test starts those of the README as they do for everybody.
 """
 
 import re
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,6 +17,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").r
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)")
 PICTURE = re.compile(r"!\[[^\]]+\]\((\w[\w-]*\.svg)\)")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+STATED = re.compile(r"\d[\d.,]*\d")
 NEAR = 1.5  # pixels: other versions of PyTorch round differently
 
 
@@ -79,6 +81,15 @@ def test_a_chinese_page_has_the_code_of_the_english_one(page: Path) -> None:
     english, chinese = (runnable(path) for path in (TRANSLATED[page], page))
     assert [(block.language, block.code) for block in chinese] == [(block.language, block.code) for block in english]
     assert levels(page) == levels(TRANSLATED[page]), "other sections"
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=name_of)
+def test_a_chinese_page_states_the_numbers_of_the_english_one(page: Path) -> None:
+    """Those of two digits or more: a smaller one may be a word."""
+    english, chinese = (
+        Counter(STATED.findall(BLOCK.sub("", path.read_text("utf-8")))) for path in (TRANSLATED[page], page)
+    )
+    assert chinese == english
 
 
 def levels(page: Path) -> list[int]:
