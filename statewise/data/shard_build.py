@@ -1,6 +1,7 @@
 """Write tokens in shards: by several processes, and after an interruption from the last finished shard."""
 
 import hashlib
+import json
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -60,6 +61,22 @@ class _Journal(BaseModel):
     train: Written = Written()
     validation: Written = Written()
 
+    def save(self, folder: Path) -> None:
+        content = self.model_dump_json()
+        write(folder / _JOURNAL, json.dumps({"journal": content, "sha256": _sha256(content)}))
+
+    @classmethod
+    def load(cls, folder: Path) -> "_Journal":
+        """OSError or ValueError, if it is missing or damaged."""
+        try:
+            table = from_json(read_small(folder / _JOURNAL, largest=_LARGEST_JOURNAL))
+            content = table["journal"]
+            if table["sha256"] != _sha256(content):
+                raise ValueError("its sha256 is another")
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(str(error)) from None
+        return cls.model_validate_json(content)
+
 
 def build_shards(
     spec: DataSpec,
@@ -80,6 +97,8 @@ def build_shards(
         _refuse_others(folder, key)
         if is_sharded(folder):
             return open_shards(folder)
+        for leftover in folder.glob(f"{TEMPORARY}*") if (folder / _TOKENIZER).exists() else ():  # of a killed build
+            leftover.unlink(missing_ok=True)
         try:
             journal, made_of = _begun(sources, folder, key, progress)
             if spec.direction == "reverse":  # whose blocks do not end where pieces do: it begins again
@@ -92,6 +111,10 @@ def build_shards(
             raise
         (folder / _JOURNAL).unlink(missing_ok=True)
     return open_shards(folder)
+
+
+def _sha256(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _stamp(source: Source) -> Any:
@@ -120,7 +143,7 @@ def _refuse_others(folder: Path, key: str) -> None:
 def _begun(sources: Sources, folder: Path, key: str, progress: Progress | None) -> tuple[_Journal, Prepared]:
     """How far an earlier build came; a new one has read the text and learned the tokenizer."""
     try:
-        journal = _Journal.model_validate(from_json(read_small(folder / _JOURNAL, largest=_LARGEST_JOURNAL)))
+        journal = _Journal.load(folder)
         tokenizer = Tokenizer.load(folder / _TOKENIZER)
     except (OSError, ValueError):  # nothing was begun, or what was is damaged
         journal = None
@@ -161,7 +184,7 @@ def write_shards(
             for block in reported(blocks, f"tokenising {part}", made_of.size(part), progress, done=done):
                 if writer.add(block) and journal is not None:
                     journal = journal.model_copy(update={part: writer.written})
-                    write(folder / _JOURNAL, journal.model_dump_json())
+                    journal.save(folder)
         made[part] = writer.close()
         made_of.refuse_tiny(part, made[part].tokens, made[part].bytes)
     made_of.refuse_changed(made["train"].bytes, made["validation"].bytes)

@@ -24,7 +24,8 @@ from statewise.specs import UserError, from_json, read_small
 INDEX = "index.json"
 SHARD_TOKENS = 1 << 23  # a batch of random rows touches a shard for each row: they should be checked within a second
 
-_VERSION = 1
+_SMALLEST = 3  # tokens of a part: one beside the two ends
+_MOST = 1 << 50  # tokens of a part, and bytes of its text
 _LARGEST_INDEX = 1 << 26  # bytes: enough for a million shards
 _MOST_MAPPED = 256  # shards at a time; each takes a file handle
 _REBUILD = "copy the folder again, or build it again: statewise data build"
@@ -40,9 +41,9 @@ class _Strict(BaseModel):
 class PartIndex(_Strict):
     """A stream of so many tokens, the bytes of its text, and the sha256 of its shards and of its counts."""
 
-    tokens: int = Field(ge=1, le=1 << 50)
-    bytes: int = Field(ge=0)
-    unknown: int = Field(ge=0)
+    tokens: int = Field(ge=1, le=_MOST)
+    bytes: int = Field(ge=0, le=_MOST)
+    unknown: int = Field(ge=0, le=_MOST)
     shards: list[Sha256]
     counts: Sha256
 
@@ -92,6 +93,8 @@ def read_index(folder: Path) -> Index:
         if table["sha256"] != index.sha256:
             raise ValueError("its sha256 is another")
         for part in (index.train, index.validation):
+            if part.tokens < _SMALLEST or not part.bytes:
+                raise ValueError("a part of it holds no token")
             if len(part.shards) != -(-part.tokens // index.shard_tokens):
                 raise ValueError(f"it lists {len(part.shards)} shards for {part.tokens} tokens")
     except OSError as error:
@@ -150,7 +153,11 @@ class ShardedTokens:
         """How often each id is a target, as it was counted when the shards were written."""
         path = self._folder / f"{self._name}.counts"
         _refuse_other(path, self._part.counts, size=8 * vocab)
-        return np.fromfile(path, "<i8").astype(np.int64)
+        counts_V = np.fromfile(path, "<i8").astype(np.int64)
+        within = int(counts_V.min()) >= 0 and int(counts_V.max()) < len(self)
+        if not within or int(counts_V.sum()) != len(self) - 1:
+            raise UserError(f"{str(path)!r} is not how often tokens occur: {len(self) - 1:,} in all", fix=_REBUILD)
+        return counts_V
 
     def release(self) -> None:
         """Release the pages of mapped shards; until then they count as memory of the process."""

@@ -130,7 +130,7 @@ class History(Sequence[dict[str, Any]]):
         )
 
     def __repr__(self) -> str:
-        title = f"History of {len(self)} steps{f' of {self.name}' if self.name else ''}"
+        title = f"History of {len(self)} step{'' if len(self) == 1 else 's'}{f' of {self.name}' if self.name else ''}"
         if len(self) <= 2 * _ENDS:
             return f"{title}\n{self._table(self._rows).as_text()}"
         lines = self._table([*self._rows[:_ENDS], *self._rows[-_ENDS:]]).as_text().splitlines()

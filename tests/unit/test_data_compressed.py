@@ -88,13 +88,21 @@ def test_a_bomb_is_refused_while_it_is_read(ending: str, tmp_path: Path) -> None
         read_through(path)
 
 
+def test_a_line_of_endless_json_is_not_parsed(tmp_path: Path) -> None:
+    """Parsed, these 35 KB would take 900 MB."""
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(packed(b'{"text": "a", "x": [' + b"{}," * 12_000_000 + b"0]}\n", ".gz"))
+    with pytest.raises(UserError, match="line 1 has more than 16,777,216 bytes"):
+        texts(path)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"text": 3}', "line 2: the text is a int"),
+        ('{"text": 3}', "line 2: the text is of type int"),
         ('{"text": null}', "line 2: the text is missing"),
         ('{"txt": "x"}', "no column 'text' in .* line 2; it has: txt"),
-        ('["x"]', "line 2 is a list, expected an object"),
+        ('["x"]', "line 2 is of type list, expected an object"),
         ("{", "line 2 is not JSON"),
         ('{"text": "\\ud800"}', "line 2 is not JSON"),
         ('{"text": "a\\u0000"}', "line 2: character 1 of the text is zero"),

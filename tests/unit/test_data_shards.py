@@ -1,9 +1,10 @@
 """Tokens in shards: the same stream as in memory, whatever was interrupted, and nothing damaged is read."""
 
+import hashlib
 import json
 import os
 import random
-import shutil
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statewise.data import Batches, Corpus, build_shards, open_corpus, token_counts
-from statewise.data.shards import ShardedTokens, open_shards, read_index
+from statewise.data.shards import Index, ShardedTokens, open_shards, read_index, write_index
 from statewise.specs import DataSpec, UserError
 
 TEXT = "".join(f"line {number}: the cat sat on mat {number * 7919 % 101}\n" for number in range(300))
@@ -107,19 +108,54 @@ def test_an_interrupted_build_goes_on(calls: int, path: Path, built: Path, tmp_p
     assert len(whole) >= len(kept) - 1
 
 
-def test_a_damaged_shard_of_an_interrupted_build_is_written_again(path: Path, built: Path, tmp_path: Path) -> None:
-    out = tmp_path / "other"
-    shutil.copytree(built, out)
-    (out / "index.json").unlink()
-    journal = {"key": json.loads((built / "index.json").read_text())["index"]["made"]["key"], "total": len(TEXT)}
-    shards = json.loads((built / "index.json").read_text())["index"]["train"]["shards"][:3]
-    written = {"shards": shards, "blocks": 2, "open": True, "tokens": 241, "bytes": 240, "unknown": 0}
-    (out / "unfinished.json").write_text(json.dumps({**journal, "train": written}))
-    data = bytearray((out / "train-00001.tokens").read_bytes())
-    data[7] ^= 1
-    (out / "train-00001.tokens").write_bytes(data)
-    build_shards(DataSpec(text=str(path)), out, shard_tokens=SHARD)
-    assert files(out) == files(built)
+@pytest.fixture
+def interrupted(path: Path, tmp_path: Path) -> Path:
+    """A build that stopped after some shards."""
+    left = [21]
+
+    def stop(what: str, done: int, total: int) -> None:
+        left[0] -= what.startswith("tokenising")
+        if left[0] == 0:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        build_shards(DataSpec(text=str(path)), tmp_path / "other", shard_tokens=SHARD, progress=stop)
+    assert (tmp_path / "other" / "train-00002.tokens").exists()
+    return tmp_path / "other"
+
+
+def test_a_damaged_shard_of_an_interrupted_build_is_written_again(path: Path, built: Path, interrupted: Path) -> None:
+    _flip(interrupted / "train-00001.tokens")
+    build_shards(DataSpec(text=str(path)), interrupted, shard_tokens=SHARD)
+    assert files(interrupted) == files(built)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"journal": 3, "sha256": ""}', "[" * 100_000, "\0"])
+def test_a_journal_that_is_none_is_begun_anew(content: str, path: Path, built: Path, interrupted: Path) -> None:
+    (interrupted / "unfinished.json").write_text(content)
+    build_shards(DataSpec(text=str(path)), interrupted, shard_tokens=SHARD)
+    assert files(interrupted) == files(built)
+
+
+@pytest.mark.parametrize("name", ["blocks", "tokens", "bytes", "unknown"])
+def test_a_changed_number_in_a_journal_does_not_reach_the_tokens(
+    name: str, path: Path, built: Path, interrupted: Path
+) -> None:
+    """With a token more or less in it, all that follows was another stream."""
+    journal = interrupted / "unfinished.json"
+    text, count = re.subn(
+        rf'({name}\\?":)(\d+)', lambda match: f"{match[1]}{int(match[2]) + 1}", journal.read_text(), count=1
+    )
+    assert count == 1
+    journal.write_text(text)
+    build_shards(DataSpec(text=str(path)), interrupted, shard_tokens=SHARD)
+    assert files(interrupted) == files(built)
+
+
+def test_what_a_killed_build_left_behind_is_removed(path: Path, interrupted: Path) -> None:
+    (interrupted / ".tmp-train-00003.tokens-0123abcd").write_bytes(b"x" * 99)
+    build_shards(DataSpec(text=str(path)), interrupted, shard_tokens=SHARD)
+    assert not list(interrupted.glob(".tmp-*"))
 
 
 def test_a_finished_folder_is_left_as_it_is(path: Path, built: Path) -> None:
@@ -254,6 +290,60 @@ def test_an_index_that_was_changed_is_refused(built: Path) -> None:
     path.write_text(path.read_text().replace('"unknown": 0', '"unknown": 1'))
     with pytest.raises(UserError, match="its sha256 is another"):
         read_index(built)
+
+
+def _reindexed(folder: Path, part: str, **change: object) -> None:
+    """Change the index as somebody does who knows how its sum is made."""
+    index = read_index(folder).model_dump()
+    index[part] |= change
+    write_index(folder, Index.model_validate(index))
+
+
+@pytest.mark.parametrize("part", ["train", "validation"])
+@pytest.mark.parametrize("tokens", [1, 2])
+def test_a_part_without_a_token_is_refused(part: str, tokens: int, built: Path) -> None:
+    """One token would be divided by their number less one, and evaluated text by its bytes."""
+    shard = np.fromfile(built / f"{part}-00000.tokens", "<u2")[:tokens].tobytes()
+    (built / f"{part}-00000.tokens").write_bytes(shard)
+    _reindexed(built, part, tokens=tokens, shards=[hashlib.sha256(shard).hexdigest()])
+    with pytest.raises(UserError, match="a part of it holds no token"):
+        open_shards(built)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [({"bytes": 0}, "holds no token"), ({"bytes": 10**30}, r"train\.bytes")]
+)
+def test_impossible_sizes_of_a_text_are_refused(change: dict[str, int], message: str, built: Path) -> None:
+    content = json.loads((built / "index.json").read_text())["index"]
+    content["train"] |= change
+    sha256 = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    (built / "index.json").write_text(json.dumps({"index": content, "sha256": sha256}))
+    with pytest.raises(UserError, match=message):
+        open_shards(built)
+
+
+@pytest.mark.parametrize("change", [lambda n: -n, lambda n: n * 0, lambda n: n * 0 + 2**62, lambda n: n + 1])
+def test_counts_that_cannot_be_are_refused(change: Callable[[np.ndarray], np.ndarray], built: Path) -> None:
+    """Logarithms of these would be no numbers."""
+    counts = change(np.fromfile(built / "train.counts", "<i8")).tobytes()
+    (built / "train.counts").write_bytes(counts)
+    _reindexed(built, "train", counts=hashlib.sha256(counts).hexdigest())
+    with pytest.raises(UserError, match="is not how often tokens occur"):
+        read_through(built)
+
+
+def test_two_builds_of_one_folder_do_not_mix(path: Path, tmp_path: Path) -> None:
+    out, refused = tmp_path / "out", []
+
+    def second(what: str, done: int, total: int) -> None:
+        if not refused:
+            with pytest.raises(UserError, match="another process is at work") as caught:
+                build_shards(DataSpec(text=str(path)), out, shard_tokens=SHARD)
+            refused.append(caught)
+
+    build_shards(DataSpec(text=str(path)), out, shard_tokens=SHARD, progress=second)
+    assert refused
+    np.asarray(open_shards(out).train)
 
 
 def test_other_settings_than_the_folders_are_refused(built: Path, tmp_path: Path) -> None:
