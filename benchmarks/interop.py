@@ -48,7 +48,7 @@ if __name__ == "__main__":
 @torch.no_grad()
 def ours(run: Any, prompt: str) -> dict[str, Any]:
     """What we read, the greedy tokens after it, and all logits."""
-    given = [run.tokenizer.end_id, *run.tokenizer.encode(prompt).tolist()]
+    given = [run.begin_id, *run.tokenizer.encode(prompt).tolist()]
     logits_BTV, state = run.model(torch.tensor([given]))
     every, tokens = [logits_BTV[0]], []
     for _ in range(TOKENS):

@@ -75,7 +75,9 @@ class Batches:
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
+        begin_id: int | None = None,
     ) -> None:
+        """`begin_id`: what is read in place of `end_id`."""
         assert 0 <= rank < world
         assert window >= 1
         positions = len(tokens) - 1
@@ -86,7 +88,7 @@ class Batches:
                 f"batch {batch} is larger than the training text: {positions} tokens to predict",
                 fix=f"give more text, or a batch of at most {largest}" if largest else "give more text",
             )
-        self._tokens, self._end_id = tokens, end_id
+        self._tokens, self._end_id, self._begin_id = tokens, end_id, begin_id
         self._positions, self._batch, self._order, self._seed = positions, batch, order, seed
         self._mine_B = np.arange(rank * self.rows, (rank + 1) * self.rows, dtype=np.int64)
         self._row = positions // batch
@@ -130,11 +132,19 @@ class Batches:
             release(self._tokens)
         place = self.place(step)
         positions_BT = (place.starts_B[:, None] + np.arange(place.length)) % self._positions
-        return Batch(*_gather(self._tokens, positions_BT, end_id=self._end_id), place.fresh)
+        read = _gather(self._tokens, positions_BT, end_id=self._end_id, begin_id=self._begin_id)
+        return Batch(*read, place.fresh)
 
 
 def evaluation_lanes(
-    tokens: Tokens, *, end_id: int, lanes: int, window: int, warm: int, limit: int | None = None
+    tokens: Tokens,
+    *,
+    end_id: int,
+    lanes: int,
+    window: int,
+    warm: int,
+    limit: int | None = None,
+    begin_id: int | None = None,
 ) -> Iterator[EvaluationBatch]:
     """Read the first `limit` positions of a stream (default: all) side by side, counting each once.
 
@@ -156,16 +166,20 @@ def evaluation_lanes(
         steps_T = np.arange(begin, min(begin + window, longest))
         positions_BT = starts_B[:, None] + steps_T
         counted_BT = (positions_BT >= first_B[:, None]) & (positions_BT < last_B[:, None])
-        read = _gather(tokens, np.minimum(positions_BT, positions - 1), end_id=end_id)
+        read = _gather(tokens, np.minimum(positions_BT, positions - 1), end_id=end_id, begin_id=begin_id)
         yield EvaluationBatch(*read, torch.from_numpy(counted_BT), begin == 0)
 
 
-def _gather(tokens: Tokens, positions_BT: NDArray[np.int64], *, end_id: int) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Inputs, targets, and where a document starts."""
+def _gather(
+    tokens: Tokens, positions_BT: NDArray[np.int64], *, end_id: int, begin_id: int | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Inputs, targets, and where a document starts: there the stream has the end of the one before."""
     inputs_BT = tokens[positions_BT].astype(np.int64)
     targets_BT = tokens[positions_BT + 1].astype(np.int64)
     resets_BT = inputs_BT == end_id
     resets = torch.from_numpy(resets_BT) if resets_BT.any() else None
+    if begin_id is not None:
+        inputs_BT[resets_BT] = begin_id
     return torch.from_numpy(inputs_BT), torch.from_numpy(targets_BT), resets
 
 

@@ -42,7 +42,9 @@ class _Lookup(NamedTuple):
 
 
 class Tokenizer:
-    """`end_id` follows every document and is the first input of each; a file without an end of text gets one.
+    """`end_id` follows every document, and `begin_id()` is the first input of each.
+
+    A file without an end of text gets one.
 
     `unknown_id` is None if every text can be encoded.
     """
@@ -77,6 +79,22 @@ class Tokenizer:
         """The special tokens, by their names. In a text they are ordinary text."""
         added = self._backend.get_added_tokens_decoder().items()
         return {self.end_token: self.end_id} | {token.content: int(i) for i, token in added if token.special}
+
+    def begin_id(self, begin: str | None = None) -> int:
+        """What a model reads before a text: the special token `begin`, or the one that ends texts."""
+        if begin is not None and begin not in self.special_ids:
+            raise UserError(
+                f"data.begin is {begin!r}, which is no special token of this tokenizer",
+                fix=f"choose one of {', '.join(self.special_ids)}, or leave it out",
+            )
+        return self.end_id if begin is None else self.special_ids[begin]
+
+    @property
+    def own_begin(self) -> str | None:
+        """The special token that the tokenizer itself puts before a text, unless that is the one that ends texts."""
+        first = self._backend.encode("", add_special_tokens=True).ids[:1]
+        names = [name for name, i in self.special_ids.items() if [i] == first and i != self.end_id]
+        return names[0] if names else None
 
     def encode(self, text: str) -> NDArray[np.int64]:
         """Ids of text; no end is added, and special tokens in the text are ordinary text."""

@@ -51,7 +51,7 @@ def export_gguf(run: Run, out: str | Path) -> Path:
         writer.add_name(run.path.name)
         writer.add_file_type(gguf.LlamaFileType.ALL_F32)
         _describe(writer, gguf, spec, config)
-        _add_vocabulary(writer, gguf, vocabulary, model.tokenizer)
+        _add_vocabulary(writer, gguf, vocabulary, model.tokenizer, begin_id=model.begin_id)
         names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[kind.upper()], spec.depth)
         for name, value in _stored(spec, kind, weights):
             known = names.get_name(name.replace(".dt_bias", ".dt_proj.bias"), try_suffixes=(".weight", ".bias"))
@@ -232,7 +232,7 @@ def _cutting(table: Any, *, merges: bool, whole_words: bool) -> str:
     )
 
 
-def _add_vocabulary(writer: Any, gguf: Any, vocabulary: _Vocabulary, tokenizer: Tokenizer) -> None:
+def _add_vocabulary(writer: Any, gguf: Any, vocabulary: _Vocabulary, tokenizer: Tokenizer, *, begin_id: int) -> None:
     tokens = [f"<unused {i}>" for i in range(tokenizer.vocab)]
     types = [gguf.TokenType.UNUSED] * tokenizer.vocab
     for text, i in vocabulary.tokens.items():
@@ -248,6 +248,6 @@ def _add_vocabulary(writer: Any, gguf: Any, vocabulary: _Vocabulary, tokenizer: 
     writer.add_token_list(tokens)
     writer.add_token_types(types)
     writer.add_token_merges(list(vocabulary.merges) or [_NEVER])
-    writer.add_bos_token_id(tokenizer.end_id)
+    writer.add_bos_token_id(begin_id)
     writer.add_eos_token_id(tokenizer.end_id)
     writer.add_add_bos_token(True)  # the first input of every text

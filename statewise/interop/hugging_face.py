@@ -38,7 +38,7 @@ def export_hugging_face(run: Run, out: str | Path, *, native: bool | None = None
     model = with_weights(run)
     spec, vocab = model.spec.model, model.tokenizer.vocab
     target = new_folder(out)
-    end = model.tokenizer.end_id
+    begin, end = model.begin_id, model.tokenizer.end_id
     try:
         described, weights = ({}, {}) if native is False else as_published(model)
     except UserError:
@@ -55,18 +55,19 @@ def export_hugging_face(run: Run, out: str | Path, *, native: bool | None = None
         weights = {f"model.{name}": value.detach().cpu() for name, value in model_tensors(model.model).items()}
     config = {
         **described,
-        "bos_token_id": end,
+        "bos_token_id": begin,
         "eos_token_id": end,
         "dtype": "float32",
     }
     end_token = model.tokenizer.end_token
-    tokens = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": end_token, "eos_token": end_token}
+    begin_token = model.spec.data.begin or end_token
+    tokens = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": begin_token, "eos_token": end_token}
     template = model.path / "chat_template.jinja"
     make_folder(target)
     # `transformers` refuses a file without this word.
     write(target / "model.safetensors", save(weights, metadata={"format": "pt"}))
     write(target / "config.json", json.dumps(config, indent=2) + "\n")
-    write(target / "generation_config.json", json.dumps({"bos_token_id": end, "eos_token_id": end}, indent=2) + "\n")
+    write(target / "generation_config.json", json.dumps({"bos_token_id": begin, "eos_token_id": end}, indent=2) + "\n")
     write(target / "tokenizer.json", model.tokenizer.to_json())
     write(target / "tokenizer_config.json", json.dumps(tokens, indent=2) + "\n")
     if template.is_file():

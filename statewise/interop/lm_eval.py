@@ -39,20 +39,16 @@ class StatewiseLM(LM):  # type: ignore[misc]  # it has no types
 
     def loglikelihood_rolling(self, requests: Sequence[Any], **_: Any) -> list[float]:
         texts = (request.args[0] for request in requests)
-        return [self._score(None, [self._end, *self.run.tokenizer.encode(text)])[0] for text in texts]
+        return [self._score(None, [self.run.begin_id, *self.run.tokenizer.encode(text)])[0] for text in texts]
 
     def generate_until(self, requests: Sequence[Any], **_: Any) -> list[str]:
         return [self._generate(*request.args) for request in requests]
-
-    @property
-    def _end(self) -> int:
-        return self.run.tokenizer.end_id
 
     def _continuation(self, context: str, text: str) -> tuple[float, bool]:
         """How likely the text is after the context, and whether it is what greedy decoding writes."""
         encode = self.run.tokenizer.encode
         ids, before = [int(token) for token in encode(context + text)], len(encode(context))
-        *known, last = [self._end, *ids[:before]]
+        *known, last = [self.run.begin_id, *ids[:before]]
         if self._context is None or self._context[0] != tuple(known):
             state = None if not known else self._read(None, known)
             self._context = tuple(known), state, last

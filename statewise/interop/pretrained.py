@@ -77,7 +77,10 @@ def from_pretrained(folder: str | Path, *, out: str | Path | None = None, device
         else:
             spec, weights = _recurrent(tensors, tokenizer, source)
     run = LanguageModelSpec.model_validate(
-        {"model": spec.model_dump(), "data": DataSpec(tokenizer="tokenizer.json").model_dump()}
+        {
+            "model": spec.model_dump(),
+            "data": DataSpec(tokenizer="tokenizer.json", begin=tokenizer.own_begin).model_dump(),
+        }
     )
     files: dict[str, Any] = {
         "run.toml": dumps(run.model_dump(mode="json")),

@@ -53,7 +53,7 @@ class Scheduler:
         self._slots, self._alone, self._queue_seconds, self._context = slots, alone, queue_seconds, context
         self._deliver, self._save, self._metrics = deliver, save, metrics
         self._reader = PromptReader(run, alone=alone, prefix_bytes=prefix_bytes, shared=shared)
-        self._end = run.tokenizer.end_id
+        self._first, self._end = run.begin_id, run.tokenizer.end_id
         self._never = () if run.tokenizer.unknown_id is None else (run.tokenizer.unknown_id,)
         self.waiting = 0  # texts in `_waiting`, for whoever asks from another thread
         self._waiting: deque[Group] = deque()
@@ -81,8 +81,8 @@ class Scheduler:
         """Texts with the same prompt and the same start."""
         given = list(jobs[0].prompt)
         if start is None:
-            begun = given[:1] == [self._end] or (jobs[0].whole and bool(given))
-            prompt = given if begun else [self._end, *given]
+            begun = given[:1] == [self._first] or (jobs[0].whole and bool(given))
+            prompt = given if begun else [self._first, *given]
             before, position = prompt[-TAIL:], 0
         else:
             read = jobs[0].read

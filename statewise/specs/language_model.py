@@ -24,6 +24,9 @@ class DataSpec(Spec):
     vocab: int | None = Field(
         None, ge=2, description="largest vocabulary; default: all characters, 10000 words, 2048 BPE pieces"
     )
+    begin: str | None = Field(
+        None, min_length=1, description="special token that is read before a text; default: the one that ends texts"
+    )
     separator: str | None = Field(
         None, min_length=1, description="text that ends a document inside a file; the state is reset there"
     )

@@ -27,7 +27,7 @@ def fine_tuning(folder: Path, mixers: Sequence[OwnMixer]) -> dict[str, Any]:
     return {
         "task": spec.task,
         "model": spec.model.model_dump(),
-        "data": {"tokenizer": tokenizer, "direction": spec.data.direction},
+        "data": {"tokenizer": tokenizer, "direction": spec.data.direction, "begin": spec.data.begin},
         "train": {"start": str(folder.absolute()), "lr": _RATE},
     }
 

@@ -1,6 +1,7 @@
 """Folders of `transformers` as runs, and runs as such folders: the same logits, the same text, the same bytes."""
 
 import json
+import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 import torch
 from command import call
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from tokenizers.decoders import ByteLevel
 from torch import nn
+from torch.nn import functional as F
 
 import statewise as sw
 from statewise.specs import UserError
@@ -264,3 +266,50 @@ def test_what_has_no_layout_is_refused(saved: Any, tmp_path: Path) -> None:
     (tmp_path / "full/file").touch()
     with pytest.raises(UserError, match="is there already"):
         sw.export_hugging_face(run, tmp_path / "full")
+
+
+@pytest.fixture
+def begun(saved: Any, tmp_path: Path) -> Path:
+    """A Llama whose texts begin with `<s>` and end with `</s>`, as its own tokenizer says; and its weights."""
+    folder = tmp_path / "theirs"
+    shutil.copytree(saved("llama")[0], folder)
+    backend = tokenizer(VOCAB - 2)
+    backend.add_special_tokens(["<s>", "</s>"])
+    ids = [(name, backend.token_to_id(name)) for name in ("<s>", "</s>")]
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A $B", special_tokens=ids[:1])
+    backend.save(str(folder / "tokenizer.json"))
+    table = json.loads((folder / "tokenizer.json").read_text())
+    table["added_tokens"] = [token for token in table["added_tokens"] if token["content"] != "<|endoftext|>"]
+    (folder / "tokenizer.json").write_text(json.dumps(table))
+    names = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(names))
+    return folder
+
+
+def test_a_text_begins_as_the_tokenizer_says(begun: Path, tmp_path: Path) -> None:
+    """What is read first is not what ends a text: in every verb, in training, and in what is exported."""
+    run = sw.from_pretrained(begun, out=tmp_path / "run", device="cpu")
+    backend, theirs = transformers.AutoTokenizer.from_pretrained(begun), transformers.AutoModelForCausalLM
+    ids = backend("the cat sat", return_tensors="pt")["input_ids"]
+    assert ids[0, 0] == run.begin_id != run.tokenizer.end_id
+    with torch.no_grad():
+        logits_TV = theirs.from_pretrained(begun).eval()(ids).logits[0].double()
+        at_TV = run.model(ids)[0][0]
+        assert (at_TV - logits_TV[:, : run.tokenizer.vocab]).abs().max() < 1e-4 * max(1, logits_TV.abs().max())
+    nats = F.cross_entropy(at_TV.double(), torch.tensor([*ids[0, 1:], run.tokenizer.end_id]), reduction="sum")
+    evaluation = run.evaluate(["the cat sat"])
+    assert evaluation.nats_per_token * evaluation.tokens == pytest.approx(nats.item(), rel=1e-5)
+    documents = run.evaluate(["the cat sat", "the cat sat"])
+    assert documents.nats_per_token == pytest.approx(evaluation.nats_per_token, rel=1e-5)  # inside a stream, too
+    assert int(run.begin().token_B) == run.begin_id
+
+    again = sw.from_pretrained(sw.export_hugging_face(run, tmp_path / "hf"), out=tmp_path / "again", device="cpu")
+    assert again.spec == run.spec
+    assert json.loads((tmp_path / "hf/config.json").read_text())["bos_token_id"] == run.begin_id
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")("the cat sat")["input_ids"] == ids[0].tolist()
+    (tmp_path / "text.txt").write_text(TEXT * 30)
+    settings = {"train.batch": 4, "train.evaluate_tokens": 200}
+    tuned = sw.train(run.path, data=tmp_path / "text.txt", steps=1, settings=settings, out=tmp_path / "tuned").load()
+    assert tuned.begin_id == run.begin_id
+    with pytest.raises(UserError, match=r"data\.begin is '<x>', which is no special token"):
+        sw.train(run.path, data=tmp_path / "text.txt", steps=1, settings={"data.begin": "<x>"}, out=tmp_path / "other")

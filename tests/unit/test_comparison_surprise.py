@@ -29,7 +29,9 @@ def test_windows_are_those_of_the_training(order: str, tmp_path: Path) -> None:
         begin = place - place % 5 if order == "random" else 0
         logits_BTV, _ = run.model(torch.tensor([ids[begin : place + 1]]))
         expected.append(-float(logits_BTV[0, -1].detach().log_softmax(-1)[ids[place + 1]]))
-    found = text_pieces(run.model, run.tokenizer, TEXT[:12], window=fresh_window(run.spec), backwards=False)
+    found = text_pieces(
+        run.model, run.tokenizer, TEXT[:12], begin_id=run.begin_id, window=fresh_window(run.spec), backwards=False
+    )
     assert "".join(piece for piece, _ in found) == TEXT[:12]
     assert all(math.isclose(a, b, rel_tol=1e-4) for (_, a), b in zip(found, expected, strict=True))
 
@@ -43,7 +45,9 @@ def test_a_sample_costs_what_it_cost_to_write(direction: str, tmp_path: Path) ->
     run = load(made.path, device="cpu")
     assert isinstance(run, LanguageModelRun)
     ids = run.write("abc", tokens=200, sampling=Sampling(seed=0))
-    found = generated_pieces(run.model, run.tokenizer, "abc", ids, backwards=direction == "reverse")
+    found = generated_pieces(
+        run.model, run.tokenizer, "abc", ids, begin_id=run.begin_id, backwards=direction == "reverse"
+    )
     assert "".join(piece for piece, _ in found) == run.generate("abc", tokens=200, sampling=Sampling(seed=0))
     assert found
     at = run.begin("abc")

@@ -23,7 +23,7 @@ def split() -> Split:
 @pytest.mark.parametrize("window", [1, 7, 50])
 def test_every_token_counts_once_and_every_window_begins_afresh(kind: str, window: int) -> None:
     model = build(kind, vocab=9, width=8).double().eval()
-    nats, count = measure(model, split(), end_id=0, lanes=1, fresh=window)
+    nats, count = measure(model, split(), end_id=0, begin_id=0, lanes=1, fresh=window)
     assert count == 300
     assert nats == pytest.approx(by_hand(model, window), rel=1e-6)
 

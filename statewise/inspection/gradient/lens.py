@@ -146,7 +146,7 @@ def _follow_windows(
     time = inputs_BT.shape[1]
     first = min(max(time // 3, 1), time - 1)
     at = sorted({round(first + (time - 1 - first) * (n + 1) / queries) for n in range(queries)})
-    reader = machine if text.end_id is None else Documents(machine, end_id=text.end_id)
+    reader = machine if text.end_id is None else Documents(machine, begin_id=text.end_id)
 
     def loss_at(logits_BV: Tensor, t: int) -> Tensor:
         return F.cross_entropy(logits_BV, targets_BT[:, t], reduction="none")

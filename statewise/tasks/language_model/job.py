@@ -108,7 +108,7 @@ class LanguageModelJob(Job):
 
     def __init__(self, corpus: Corpus, spec: LanguageModelSpec, *, par: Parallel) -> None:
         self.spec, self.corpus, self._par = spec, corpus, par
-        self._end_id = corpus.tokenizer.end_id
+        self._end_id, self._begin_id = corpus.tokenizer.end_id, corpus.tokenizer.begin_id(spec.data.begin)
         self._train, self._validation = corpus.train, corpus.validation
         self.batches = Batches(
             corpus.train.tokens,
@@ -120,6 +120,7 @@ class LanguageModelJob(Job):
             seed=spec.seed,
             rank=par.rank,
             world=par.world,
+            begin_id=self._begin_id,
         )
         self._resident: ResidentTokens | None = None
         if par.device.type == "cuda" and spec.learns == "gradient" and corpus.train.tokens.nbytes <= LARGEST_RESIDENT:
@@ -249,12 +250,12 @@ class LanguageModelJob(Job):
     ) -> tuple[Tensor, Speaking]:
         step: int = window.content.step
         logits_BTV, inner = forced_forward(
-            Documents(model, end_id=self._end_id),
+            Documents(model, begin_id=self._begin_id),
             self.read(window, some, times)[0],
             state.inner,
             truth_probability=truth_probability(policy, step),
             key=(self.spec.seed, step),
-            feedback=feed_within(policy.choice, end_id=self._end_id),
+            feedback=feed_within(policy.choice, begin_id=self._begin_id, end_id=self._end_id),
             before=None if window.fresh and times.start == 0 else state.given_BV,  # at first, nothing was given yet
             first_row=self._par.rank * window.rows + some.start,
             first_time=times.start,
@@ -268,7 +269,9 @@ class LanguageModelJob(Job):
     def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
         limit = self.spec.train.evaluate_tokens
         fresh = fresh_window(self.spec)
-        nats, count = measure(model, self._validation, end_id=self._end_id, limit=limit, fresh=fresh, poll=poll)
+        nats, count = measure(
+            model, self._validation, end_id=self._end_id, begin_id=self._begin_id, limit=limit, fresh=fresh, poll=poll
+        )
         share = count / (len(self._validation.tokens) - 1)
         bits_per_byte = nats / math.log(2) / (self._validation.bytes * share)
         return {"nats": nats / count, "perplexity": perplexity(nats / count), "bits_per_byte": bits_per_byte}
@@ -287,6 +290,7 @@ def measure(
     split: Split,
     *,
     end_id: int,
+    begin_id: int,
     limit: int | None = None,
     lanes: int = _LANES,
     fresh: int | None = None,
@@ -303,7 +307,9 @@ def measure(
     window, warm = (_WINDOW, _WARM) if fresh is None else (fresh, 0)
     if fresh is not None:
         lanes = max(1, lanes * _WINDOW // fresh)  # as many tokens at a time, whatever the window
-    for batch in evaluation_lanes(split.tokens, end_id=end_id, lanes=lanes, window=window, warm=warm, limit=limit):
+    for batch in evaluation_lanes(
+        split.tokens, end_id=end_id, begin_id=begin_id, lanes=lanes, window=window, warm=warm, limit=limit
+    ):
         poll()
         inputs_BT, targets_BT, counted_BT = (
             onto(device, part) for part in (batch.inputs_BT, batch.targets_BT, batch.counted_BT)
@@ -324,6 +330,7 @@ def evaluate(
     split: Split,
     *,
     end_id: int,
+    begin_id: int,
     vocab: int,
     train_counts_V: NDArray[np.int64],
     fresh: int | None = None,
@@ -334,10 +341,10 @@ def evaluate(
     `beside`: measure it also with the state reset after so many tokens.
     """
     model.eval()
-    nats, count = measure(model, split, end_id=end_id, fresh=fresh)
+    nats, count = measure(model, split, end_id=end_id, begin_id=begin_id, fresh=fresh)
     bits_per_byte, reset = nats / math.log(2) / split.bytes, None
     if beside is not None:
-        reset = measure(model, split, end_id=end_id, fresh=beside)[0] / math.log(2) / split.bytes
+        reset = measure(model, split, end_id=end_id, begin_id=begin_id, fresh=beside)[0] / math.log(2) / split.bytes
     return LanguageModelEvaluation(
         nats_per_token=nats / count,
         perplexity=perplexity(nats / count),

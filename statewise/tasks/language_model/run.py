@@ -57,6 +57,7 @@ class LanguageModelRun(SelfReadingRun):
         spec = self.spec
         folder = opened.verified
         self.tokenizer = tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        self.begin_id = tokenizer.begin_id(spec.data.begin)
         counts = read_tensors(folder / "unigram.safetensors").get("counts_V")
         if counts is None or counts.shape != (tokenizer.vocab,) or counts.dtype != torch.int64:
             raise UserError(f"{str(folder)!r}: unigram.safetensors does not fit the tokenizer")
@@ -94,6 +95,7 @@ class LanguageModelRun(SelfReadingRun):
             self.model,
             self._split(data),
             end_id=self.tokenizer.end_id,
+            begin_id=self.begin_id,
             vocab=self.tokenizer.vocab,
             train_counts_V=self.train_counts_V,
             fresh=fresh_window(self.spec),
@@ -137,14 +139,15 @@ class LanguageModelRun(SelfReadingRun):
         begin_B = np.unique(np.linspace(0, positions - time, count).astype(np.int64))
         window_BT = tokens[begin_B[:, None] + np.arange(time + 1)].astype(np.int64)
         tokens_BT = torch.from_numpy(window_BT).to(self.device)
-        end_id = self.tokenizer.end_id
+        end_id, begin_id = self.tokenizer.end_id, self.begin_id
+        inputs_BT = tokens_BT[:, :-1]
         return exposure_gap(
-            Documents(self.model, end_id=end_id),
-            tokens_BT[:, :-1],
+            Documents(self.model, begin_id=begin_id),
+            torch.where(inputs_BT == end_id, begin_id, inputs_BT),
             tokens_BT[:, 1:],
             prefix=prefix,
             own=own,
-            feedback=feed_within(choice, end_id=end_id),
+            feedback=feed_within(choice, begin_id=begin_id, end_id=end_id),
             seed=seed,
         )
 
@@ -179,8 +182,9 @@ class LanguageModelRun(SelfReadingRun):
             source = "the given text"
         elif data is None and is_shipped(self.path):
             text, source = self.generate(tokens=_GENERATED, sampling=Sampling(seed=0)), "a text that the model wrote"
+        edge = self.tokenizer.end_id  # between the documents of a stream
         if text is not None:
-            tokens_T = self._tokens(text, first=True)[0].cpu()
+            tokens_T, edge = self._tokens(text, first=True)[0].cpu(), self.begin_id
         else:
             tokens = self._split(data).tokens[: _HELD_OUT + 1 if data is None else None]
             tokens_T = torch.from_numpy(tokens.astype(np.int64))
@@ -190,7 +194,7 @@ class LanguageModelRun(SelfReadingRun):
         return TextSpecimens(
             self.model,
             tokens_T,
-            end_id=self.tokenizer.end_id,
+            end_id=edge,
             decode=self.tokenizer.decode,
             source=source,
             backwards=backwards,
@@ -204,9 +208,9 @@ class LanguageModelRun(SelfReadingRun):
         text = first_text(held, tokenizer, characters=_SNIPPET, backwards=backwards)
         prompt = text[-_PROMPT:] if backwards else text[:_PROMPT]
         ids = self.write(prompt, sampling=Sampling(seed=0))
-        sample = generated_pieces(self.model, tokenizer, prompt, ids, backwards=backwards)
+        sample = generated_pieces(self.model, tokenizer, prompt, ids, begin_id=self.begin_id, backwards=backwards)
         window = fresh_window(self.spec)
-        surprise = text_pieces(self.model, tokenizer, text, window=window, backwards=backwards)
+        surprise = text_pieces(self.model, tokenizer, text, begin_id=self.begin_id, window=window, backwards=backwards)
         return Answers(sample=Sample(prompt, sample, surprise))
 
     def portable(self) -> Portable:
@@ -255,7 +259,7 @@ class LanguageModelRun(SelfReadingRun):
         >>> pieces = [piece for piece, at in run.stream(tokens=5, start=start)]
         """
         at = begin(self.model, self._tokens(prompt, first=True), vocab=self.tokenizer.vocab)
-        at.seen_BV[:, self.tokenizer.end_id] = False  # where a document begins: no word that could be repeated
+        at.seen_BV[:, self.begin_id] = False  # where a document begins: no word that could be repeated
         return at
 
     def read(self, at: Continuation, text: str) -> Continuation:
@@ -274,7 +278,7 @@ class LanguageModelRun(SelfReadingRun):
         ids = [int(token) for token in self.tokenizer.encode(text)]
         if self.spec.data.direction == "reverse":
             ids.reverse()
-        return torch.tensor([[self.tokenizer.end_id] * first + ids], device=self.device)
+        return torch.tensor([[self.begin_id] * first + ids], device=self.device)
 
     def stream(
         self,

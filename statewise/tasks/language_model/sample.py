@@ -19,13 +19,13 @@ Pieces = list[tuple[str, float]]  # in reading order, each with its nats
 
 @torch.no_grad()
 def generated_pieces(
-    model: TokenMachine[Any], tokenizer: Tokenizer, prompt: str, ids: Sequence[int], *, backwards: bool
+    model: TokenMachine[Any], tokenizer: Tokenizer, prompt: str, ids: Sequence[int], *, begin_id: int, backwards: bool
 ) -> Pieces:
     """Of tokens that the model generated after the prompt. The state is never reset: it was not while generating."""
     if not ids:
         return []
     before = [int(token) for token in tokenizer.encode(prompt)]
-    tokens_T = _read_order(tokenizer, before, model, backwards=backwards, then=ids)
+    tokens_T = _read_order(before, model, begin_id=begin_id, backwards=backwards, then=ids)
     logits_TV = model(tokens_T[None, :-1], None)[0][0, -len(ids) :]
     nats = _nats(logits_TV, tokens_T[-len(ids) :])
     if backwards:
@@ -35,13 +35,13 @@ def generated_pieces(
 
 @torch.no_grad()
 def text_pieces(
-    model: TokenMachine[Any], tokenizer: Tokenizer, text: str, *, window: int | None, backwards: bool
+    model: TokenMachine[Any], tokenizer: Tokenizer, text: str, *, begin_id: int, window: int | None, backwards: bool
 ) -> Pieces:
     """Of any text. As in evaluation, a model that learned from separate windows is reset after each."""
     ids = [int(token) for token in tokenizer.encode(text)]
     if not ids:
         return []
-    tokens_T = _read_order(tokenizer, ids, model, backwards=backwards)
+    tokens_T = _read_order(ids, model, begin_id=begin_id, backwards=backwards)
     parts = torch.split(tokens_T[:-1], window or len(tokens_T))
     nats = _nats(torch.cat([model(part_T[None], None)[0][0] for part_T in parts]), tokens_T[1:])
     return _pieces(TextStream(tokenizer.decode), ids, nats[::-1] if backwards else nats)
@@ -65,10 +65,10 @@ def first_text(tokens: Sequence[int], tokenizer: Tokenizer, *, characters: int, 
 
 
 def _read_order(
-    tokenizer: Tokenizer, ids: list[int], model: TokenMachine[Any], *, backwards: bool, then: Sequence[int] = ()
+    ids: list[int], model: TokenMachine[Any], *, begin_id: int, backwards: bool, then: Sequence[int] = ()
 ) -> Tensor:
     ordered = ids[::-1] if backwards else ids
-    return torch.tensor([tokenizer.end_id, *ordered, *then], device=model.like.device)
+    return torch.tensor([begin_id, *ordered, *then], device=model.like.device)
 
 
 def _nats(logits_TV: Tensor, target_T: Tensor) -> list[float]:
