@@ -102,20 +102,19 @@ class Completion:
     """One request: its jobs, and the answer in either form. It outlives what was asked, so it holds little."""
 
     __slots__ = (
-        *(
-            "_as_ids",
-            "_pieces",
-            "_served",
-            "always_usage",
-            "candidates",
-            "created",
-            "echo",
-            "form",
-            "id",
-            "n",
-            "prompts",
-        ),
-        *("n", "prompts", "with_ids", "with_usage"),
+        "_as_ids",
+        "_pieces",
+        "_served",
+        "always_usage",
+        "candidates",
+        "created",
+        "echo",
+        "form",
+        "id",
+        "n",
+        "prompts",
+        "with_ids",
+        "with_usage",
     )
 
     def __init__(
