@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from statewise.decoding import Continuation
+from statewise.kernels import threads_for
 from statewise.runtime import STREAM
 from statewise.serving.job import Event, Job, Refused
 from statewise.serving.metrics import Metrics
@@ -182,7 +183,8 @@ class AnyEngine(ABC):
         return served.run.unpack(content, weights=served.weights)
 
     def _tokens_read(self, model: str, content: bytes) -> int:
-        return int(self._unpacked(model, content).position_B) % STREAM
+        with threads_for(0):  # this thread is no engine's, and would get threads of its own for torch
+            return int(self._unpacked(model, content).position_B) % STREAM
 
 
 def _receive(events: Sequence[tuple[Job, Event]]) -> None:
