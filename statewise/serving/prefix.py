@@ -9,7 +9,6 @@ Prompts are found by hashing blocks of tokens in a chain, one link a block.
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,6 +25,33 @@ _RECENT = 4  # continuations of a link that are compared with a new prompt
 _OBJECT = 600  # bytes of a tensor, a link or an entry beside its numbers, measured
 
 Tokens = NDArray[np.int64]
+
+
+class Prompt:
+    """The tokens of a prompt, and a key for the beginning that each of its blocks ends: a hash of all tokens before.
+
+    Keys are made when they are asked for, once. `owner` separates those who must not notice each other.
+    """
+
+    __slots__ = ("_keys", "_numbers", "tokens")
+
+    def __init__(self, tokens: Tokens, owner: str = "") -> None:
+        self.tokens = tokens
+        self._numbers = tokens.astype(np.int32).tobytes()
+        self._keys = [hashlib.blake2b(owner.encode(), digest_size=16).digest()]
+
+    def key(self, block: int) -> bytes:
+        """Of the first so many blocks."""
+        keys, size = self._keys, BLOCK * np.int32().nbytes
+        while len(keys) <= block:
+            numbers = self._numbers[(len(keys) - 1) * size : len(keys) * size]
+            keys.append(hashlib.blake2b(keys[-1] + numbers, digest_size=16).digest())
+        return keys[block]
+
+    def keys(self, length: int) -> list[bytes]:
+        """Of all whole blocks of the first `length` tokens, from the empty beginning on."""
+        self.key(length // BLOCK)
+        return self._keys[: length // BLOCK + 1]
 
 
 class Found(NamedTuple):
@@ -54,7 +80,7 @@ class _Link:
 
 
 class PrefixCache:
-    """Bounded by bytes; the least recently used goes first. `owner` separates those who must not notice each other."""
+    """Bounded by bytes; the least recently used goes first."""
 
     def __init__(self, initial: State, *, most_bytes: int) -> None:
         self._initial = initial
@@ -66,31 +92,31 @@ class PrefixCache:
         self.is_fixed = not any(0 in shape for shape in shapes)
         self._tensors = len(shapes)
 
-    def find(self, tokens: Tokens, *, owner: str, most: int) -> Found:
+    def find(self, prompt: Prompt, *, most: int) -> Found:
         """The longest known beginning of at most `most` tokens."""
-        keys = self._known(tokens, owner)
-        shared = self._shared(tokens, keys, most)
-        for number in reversed(range(len(keys))):
-            link, begin = self._links[keys[number]], number * BLOCK
+        tokens, known = prompt.tokens, self._known(prompt)
+        shared = self._shared(prompt, known, most)
+        for number in reversed(range(known)):
+            link, begin = self._links[prompt.key(number)], number * BLOCK
             if not self.is_fixed:
                 for kept in reversed(link.passed.values()):
-                    length = min(_common(kept.tokens, tokens), most)
+                    length = min(_common(kept.tokens, tokens, begin), most)
                     state = self._beginning(kept, length)
                     if length and state is not None:
                         self._touch(kept)
                         return Found(state, length, shared)
-            for end in range(min(begin + BLOCK - 1, len(tokens), most), begin - 1, -1):
+            for end in range(min(begin + BLOCK - 1, len(tokens), most), begin - 1, -1) if link.ends else ():
                 exact = link.ends.get(tokens[begin:end].tobytes())
                 if exact is not None and end:
                     self._touch(exact)
                     return Found(exact.state, end, shared)
         return Found(None, 0, shared)
 
-    def keep(self, tokens: Tokens, state: State, *, owner: str) -> None:
-        """Remember the state (one row, nobody else's memory) after all of these tokens."""
-        keys = list(_chain(tokens, owner))
+    def keep(self, prompt: Prompt, length: int, state: State) -> None:
+        """Remember the state (one row, nobody else's memory) after the first `length` tokens."""
+        tokens, keys = prompt.tokens[:length], prompt.keys(length)
         size = state_bytes(state) + tokens.nbytes + _OBJECT * (1 + self._tensors + len(keys))
-        if size > self.most_bytes or not len(tokens):
+        if size > self.most_bytes or not length:
             return
         last = self._links.get(keys[-1])
         tail = tokens[(len(keys) - 1) * BLOCK :].tobytes()
@@ -124,20 +150,18 @@ class PrefixCache:
     def _touch(self, kept: _Kept) -> None:
         self._kept.move_to_end(id(kept))
 
-    def _known(self, tokens: Tokens, owner: str) -> list[bytes]:
-        known = []
-        for key in _chain(tokens, owner):
-            if key not in self._links:
-                break
-            known.append(key)
-        return known
+    def _known(self, prompt: Prompt) -> int:
+        """How many of the prompt's keys are known, from the first."""
+        for number in range(len(prompt.tokens) // BLOCK + 1):
+            if prompt.key(number) not in self._links:
+                return number
+        return len(prompt.tokens) // BLOCK + 1
 
-    def _shared(self, tokens: Tokens, keys: list[bytes], most: int) -> int:
-        if not keys:
+    def _shared(self, prompt: Prompt, known: int, most: int) -> int:
+        if not known:
             return 0
-        return min(
-            most, max((_common(kept.tokens, tokens) for kept in self._links[keys[-1]].passed.values()), default=0)
-        )
+        passed, begin = self._links[prompt.key(known - 1)].passed.values(), (known - 1) * BLOCK
+        return min(most, max((_common(kept.tokens, prompt.tokens, begin) for kept in passed), default=0))
 
     def _beginning(self, kept: _Kept, length: int) -> "State | None":
         """The state after the first tokens, if what is no list in it is nothing but the number of tokens read."""
@@ -152,17 +176,8 @@ class PrefixCache:
         return map_state(lambda leaf, like: leaf if 0 in like.shape[1:] else leaf.fill_(length), short, self._initial)
 
 
-def _chain(tokens: Tokens, owner: str) -> Iterator[bytes]:
-    """The key of each block's beginning: a hash of all tokens before it."""
-    key = hashlib.blake2b(owner.encode(), digest_size=16).digest()
-    yield key
-    for end in range(BLOCK, len(tokens) + 1, BLOCK):
-        key = hashlib.blake2b(key + tokens[end - BLOCK : end].tobytes(), digest_size=16).digest()
-        yield key
-
-
-def _common(a: Tokens, b: Tokens) -> int:
-    """How many first tokens are the same."""
-    length = min(len(a), len(b))
-    differ = a[:length] != b[:length]
-    return int(differ.argmax()) if differ.any() else length
+def _common(a: Tokens, b: Tokens, begin: int) -> int:
+    """How many first tokens are the same, if those before `begin` are."""
+    end = min(len(a), len(b))
+    differ = a[begin:end] != b[begin:end]
+    return begin + int(differ.argmax()) if differ.any() else end

@@ -15,7 +15,7 @@ from statewise.core import State, concat, rows
 from statewise.decoding import Continuation, TextStream, prefill
 from statewise.serving.job import Event, Job, Scored
 from statewise.serving.pool import cut
-from statewise.serving.prefix import PrefixCache, Tokens
+from statewise.serving.prefix import PrefixCache, Prompt, Tokens
 from statewise.tasks import LanguageModelRun
 
 _CHUNK = {"cpu": 64, "cuda": 512}  # tokens of a prompt that are read at once
@@ -50,6 +50,7 @@ class Group:
     done: int = 0
     split: int = 0  # where another prompt parted from this one: the state there is worth keeping
     scored: list[Scored] | None = None  # of a prompt whose tokens are scored
+    known_as: Prompt | None = None  # for the cache; None: neither looked up nor kept
 
 
 class PromptReader:
@@ -71,9 +72,10 @@ class PromptReader:
             group.scored = [Scored(first, None)] if shown else []
         if group.start is not None:
             group.state = group.start.state
-        elif group.scored is None:
+        elif group.scored is None and self.prefixes.most_bytes:
             last = len(group.prompt) - 1
-            found = self.prefixes.find(group.prompt, owner=self._owner(job), most=last)
+            group.known_as = Prompt(group.prompt, self._owner(job))
+            found = self.prefixes.find(group.known_as, most=last)
             group.state, group.done, group.split = found.state, found.length, min(found.shared, last)
             for text in group.texts:
                 text.first = Event(cached=max(0, found.length - 1))
@@ -127,11 +129,11 @@ class PromptReader:
         for row, (group, end) in enumerate(zip(groups, ends)):
             group.done = end
             last = end == len(group.prompt) - 1
-            keep = group.start is None and (last or self.prefixes.is_fixed or end == group.split)
-            if not last or (keep and self.prefixes.most_bytes):
+            keep = group.known_as is not None and (last or self.prefixes.is_fixed or end == group.split)
+            if not last or keep:
                 group.state = cut(rows(after, slice(row, row + 1)), self.initial, group.position + end)
-                if keep:
-                    self.prefixes.keep(group.prompt[:end], group.state, owner=self._owner(group.texts[0].job))
+                if keep and group.known_as is not None:
+                    self.prefixes.keep(group.known_as, end, group.state)
             if last:
                 whole.append(row)
         if len(whole) < len(groups):

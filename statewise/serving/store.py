@@ -147,7 +147,8 @@ class StateStore:
         if hashlib.sha256(content).digest() != digest:
             self.delete(name, owner)
             raise Refused("not_found", f"the saved state {name!r} is damaged", param="state")
-        self._touched[key] = self._time()
+        with self._reading:
+            self._touched[key] = self._time()
         return Saved(model, tokens, content)
 
     def describe(self, name: str, owner: str) -> dict[str, Any]:
@@ -188,7 +189,8 @@ class StateStore:
         return self.put(new or new_id(), owner, model, content, tokens)
 
     def _keep_bounds(self) -> None:
-        touched, self._touched = self._touched, {}
+        with self._reading:
+            touched, self._touched = self._touched, {}
         self._db.executemany("UPDATE states SET used = ? WHERE key = ?", [(at, key) for key, at in touched.items()])
         oldest = "key IN (SELECT key FROM states ORDER BY used LIMIT ?)"
         if self._count > self._most:
@@ -207,8 +209,9 @@ class StateStore:
 
     def _time(self) -> int:
         """Of a use; no two are the same."""
-        self._last_use = max(time.time_ns(), self._last_use + 1)
-        return self._last_use
+        with self._reading:
+            self._last_use = max(time.time_ns(), self._last_use + 1)
+            return self._last_use
 
     def _ask(self, query: str, *values: Any) -> Sequence[Any]:
         with self._reading, _refusing():

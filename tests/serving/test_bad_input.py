@@ -244,6 +244,8 @@ def test_a_bomb_is_not_unpacked(client: Client) -> None:
         ({"input": "a", "max_output_tokens": 5000}, "max_tokens"),
         ({"input": "a", "store": "yes"}, "store"),
         ({"input": "a", "metadata": {"a": 1}}, "metadata"),
+        ({"input": "a", "metadata": {"a" * 65: "b"}}, "metadata"),
+        ({"input": "a", "metadata": {"a": "b" * 513}}, "metadata"),
         ({"input": "a", "temperature": -1}, "temperature"),
     ],
 )

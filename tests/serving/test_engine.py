@@ -16,6 +16,7 @@ from statewise.decoding import Sampling
 from statewise.serving import Engine, Event, Job, Refused
 from statewise.serving.pool import Pool
 from statewise.serving.scheduler import Scheduler
+from statewise.serving.store import StateStore
 from statewise.specs import ServingSpec
 
 LSTM, TRANSFORMER, MARKOV = "shakespeare-lstm", "shakespeare-transformer", "shakespeare-markov"
@@ -326,6 +327,31 @@ def test_a_failure_ends_the_texts_of_that_model_and_the_engine_goes_on(
 
     run(main)
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_state_that_cannot_be_opened_or_saved_ends_its_text_alone(
+    runs: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with serving(runs, states=str(tmp_path / "states")) as engine:
+            room = engine.room
+            await ask(engine, LSTM, "O", max_tokens=2, save="a")
+            for owner, broken, options in (
+                (Engine, "_unpacked", {"start": "a"}),
+                (StateStore, "put_all", {"save": "b"}),
+            ):
+                with monkeypatch.context() as patch:
+                    patch.setattr(owner, broken, lambda *_: 1 / 0)
+                    failed = await ask(engine, LSTM, "O", max_tokens=2, **options)
+                assert failed.events[-1].error is not None
+                assert failed.events[-1].error.reason == "failed"
+                assert "ZeroDivisionError" in failed.events[-1].error.message
+                fine = await ask(engine, LSTM, "O", max_tokens=2, start="a", save="b")
+                assert fine.events[-1].error is None
+            assert (engine.alive, engine.room) == (True, room)
+
+    run(main)
+    assert caplog.text.count("ZeroDivisionError") == 2
 
 
 def test_broken_outputs_end_their_text_alone(runs: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import torch
 
 from statewise.core import leaves, map_state
 from statewise.models import LINEAGE, CountingMachine, build_sample
-from statewise.serving.prefix import BLOCK, PrefixCache
+from statewise.serving.prefix import BLOCK, PrefixCache, Prompt
 
 VOCAB = 11
 
@@ -26,6 +26,10 @@ def after(model, tokens: np.ndarray, state=None):
         return model.absorb(torch.from_numpy(tokens[None]), state)
 
 
+def keep(cache: PrefixCache, tokens: np.ndarray, state, owner: str = "") -> None:
+    cache.keep(Prompt(tokens, owner), len(tokens), state)
+
+
 @pytest.mark.parametrize("name", [row.name for row in LINEAGE])
 @pytest.mark.parametrize("shared", [1, 40, BLOCK, BLOCK + 1, 3 * BLOCK - 1])
 def test_reading_on_from_a_known_beginning_is_reading_everything(name: str, shared: int) -> None:
@@ -37,8 +41,8 @@ def test_reading_on_from_a_known_beginning_is_reading_everything(name: str, shar
         second[shared] = (first[shared] + 1) % VOCAB
     ends = range(BLOCK, len(first) + 1, BLOCK) if cache.is_fixed else [len(first)]
     for end in ends:
-        cache.keep(first[:end], after(model, first[:end]), owner="")
-    found = cache.find(second, owner="", most=len(second) - 1)
+        cache.keep(Prompt(first), end, after(model, first[:end]))
+    found = cache.find(Prompt(second), most=len(second) - 1)
     assert found.shared == shared
     assert found.length == (shared if not cache.is_fixed else shared // BLOCK * BLOCK)
     if found.state is None:
@@ -48,28 +52,28 @@ def test_reading_on_from_a_known_beginning_is_reading_everything(name: str, shar
     for (path, a), (_, b) in zip(leaves(continued), leaves(whole), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9, msg=lambda text, path=path: f"{path}: {text}")
     if cache.is_fixed:  # what parted is kept, and found the next time
-        cache.keep(second[:shared], after(model, second[:shared]), owner="")
-        assert cache.find(second, owner="", most=len(second) - 1).length == shared
+        cache.keep(Prompt(second), shared, after(model, second[:shared]))
+        assert cache.find(Prompt(second), most=len(second) - 1).length == shared
 
 
 def test_the_whole_prompt_but_its_last_token_is_the_most() -> None:
     model = model_of("lstm")
     cache = PrefixCache(model.init_state(1), most_bytes=1 << 20)
     tokens = prompt(0, 10)
-    cache.keep(tokens[:9], after(model, tokens[:9]), owner="")
-    cache.keep(tokens, after(model, tokens), owner="")
-    assert cache.find(tokens, owner="", most=9).length == 9
-    assert cache.find(tokens[:9], owner="", most=8).length == 0
-    assert cache.find(np.append(tokens, 3), owner="", most=10).length == 10
+    cache.keep(Prompt(tokens), 9, after(model, tokens[:9]))
+    keep(cache, tokens, after(model, tokens))
+    assert cache.find(Prompt(tokens), most=9).length == 9
+    assert cache.find(Prompt(tokens[:9]), most=8).length == 0
+    assert cache.find(Prompt(np.append(tokens, 3)), most=10).length == 10
 
 
 def test_owners_do_not_see_each_other() -> None:
     model = model_of("lstm")
     cache = PrefixCache(model.init_state(1), most_bytes=1 << 20)
     tokens = prompt(0, 70)
-    cache.keep(tokens, after(model, tokens), owner="a")
-    assert cache.find(tokens, owner="a", most=70).length == 70
-    assert cache.find(tokens, owner="b", most=70) == (None, 0, 0)
+    keep(cache, tokens, after(model, tokens), "a")
+    assert cache.find(Prompt(tokens, "a"), most=70).length == 70
+    assert cache.find(Prompt(tokens, "b"), most=70) == (None, 0, 0)
 
 
 def test_it_stays_within_its_bytes_and_forgets_the_least_used() -> None:
@@ -77,20 +81,20 @@ def test_it_stays_within_its_bytes_and_forgets_the_least_used() -> None:
     state = after(model, prompt(0, 5))
     prompts = [prompt(seed, 80) for seed in range(5)]
     cache = PrefixCache(model.init_state(1), most_bytes=1 << 20)
-    cache.keep(prompts[0], map_state(torch.Tensor.clone, state), owner="")
+    keep(cache, prompts[0], map_state(torch.Tensor.clone, state))
     one = cache.bytes
     numbers = sum(leaf.numel() * leaf.element_size() for _, leaf in leaves(state)) + 80 * 8
     assert numbers + 1000 < one < 2 * numbers + 5000  # a small state is mostly objects
     cache = PrefixCache(model.init_state(1), most_bytes=3 * one)
     for tokens in prompts[:3]:
-        cache.keep(tokens, map_state(torch.Tensor.clone, state), owner="")
-    assert cache.find(prompts[0], owner="", most=80).length == 80  # used again, so it is not the next to go
+        keep(cache, tokens, map_state(torch.Tensor.clone, state))
+    assert cache.find(Prompt(prompts[0]), most=80).length == 80  # used again, so it is not the next to go
     for tokens in prompts[3:]:
-        cache.keep(tokens, map_state(torch.Tensor.clone, state), owner="")
-    assert [cache.find(tokens, owner="", most=80).length for tokens in prompts] == [80, 0, 0, 80, 80]
+        keep(cache, tokens, map_state(torch.Tensor.clone, state))
+    assert [cache.find(Prompt(tokens), most=80).length for tokens in prompts] == [80, 0, 0, 80, 80]
     assert cache.bytes == 3 * one
     for tokens in prompts[:3]:
-        cache.keep(tokens, map_state(torch.Tensor.clone, state), owner="")
-    cache.keep(prompt(9, 100_000), state, owner="")
+        keep(cache, tokens, map_state(torch.Tensor.clone, state))
+    keep(cache, prompt(9, 100_000), state)
     assert cache.bytes <= 3 * one
     assert len(cache._links) <= 4  # links go with what they lead to

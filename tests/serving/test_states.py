@@ -8,6 +8,7 @@ import pytest
 from asking import Client, Running, running
 
 from statewise.decoding import Sampling
+from statewise.serving.http.service import Kept
 from statewise.tasks import LanguageModelRun, load
 
 STATES = "/v1/states"
@@ -178,6 +179,19 @@ def test_a_streamed_response_has_all_events_in_order(client: Client) -> None:
     assert text == text_of(events[-1]["response"]) == text_of(respond(client, **asked))
     stored = client.ask("GET", f"/v1/responses/{events[-1]['response']['id']}")
     assert stored.json == events[-1]["response"]
+
+
+def test_answers_that_can_be_read_again_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statewise.serving.http.service._MOST_KEPT", 3)
+    monkeypatch.setattr("statewise.serving.http.service._MOST_KEPT_BYTES", 100)
+    kept = Kept()
+    for number in range(5):
+        kept.put(f"r{number}", "me", b"x" * 10)
+    assert [kept.get(f"r{number}", "me") is not None for number in range(5)] == [False, False, True, True, True]
+    assert kept.get("r4", "you") is None
+    kept.drop("r3")
+    kept.put("long", "me", b"x" * 90)
+    assert [kept.get(id, "me") is not None for id in ("r2", "r4", "long")] == [False, True, True]
 
 
 # ------------------------------------------------------------------ other tasks and the rest

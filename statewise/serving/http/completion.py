@@ -24,6 +24,7 @@ _CHOICES = ',"choices":[{"index":'
 GOES_ON = ',"logprobs":null,"finish_reason":null}]}\n\n'
 _SEEDS = 2**63
 _NOBODY: set[int] = set()
+_NO_IDS: frozenset[int] = frozenset()  # an empty set of each job's own would take 216 bytes
 T = TypeVar("T", bound=Sessions)
 
 
@@ -102,20 +103,19 @@ class Completion:
     """One request: its jobs, and the answer in either form. It outlives what was asked, so it holds little."""
 
     __slots__ = (
-        *(
-            "_as_ids",
-            "_pieces",
-            "_served",
-            "always_usage",
-            "candidates",
-            "created",
-            "echo",
-            "form",
-            "id",
-            "n",
-            "prompts",
-        ),
-        *("n", "prompts", "with_ids", "with_usage"),
+        "_as_ids",
+        "_pieces",
+        "_served",
+        "always_usage",
+        "candidates",
+        "created",
+        "echo",
+        "form",
+        "id",
+        "n",
+        "prompts",
+        "with_ids",
+        "with_usage",
     )
 
     def __init__(
@@ -198,7 +198,7 @@ class Completion:
                     max_tokens=asked.max_tokens,
                     min_tokens=asked.min_tokens,
                     stop=stops_of(asked),
-                    stop_ids=frozenset(asked.stop_token_ids),
+                    stop_ids=frozenset(asked.stop_token_ids) if asked.stop_token_ids else _NO_IDS,
                     ignore_end=asked.ignore_eos,
                     logprobs=needed,
                     echo=asked.echo and asked.logprobs is not None,

@@ -41,7 +41,10 @@ class HttpError(Exception):
 
 
 def as_json(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    body = json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+    return of_json(json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii"), status, headers)
+
+
+def of_json(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(body, status_code=status, headers=headers, media_type="application/json")
 
 

@@ -138,6 +138,8 @@ Stop = Annotated[Any, _refuse_if(_stop_problem), WithJsonSchema({"anyOf": [_STOP
 Bias = Annotated[Any, _refuse_if(_bias_problem), WithJsonSchema(_BIASES)]
 Text = Annotated[str, Field(max_length=1 << 24)]
 Name = Annotated[str, Field(min_length=1, max_length=256)]
+MetadataKey = Annotated[str, Field(max_length=64)]
+MetadataValue = Annotated[str, Field(max_length=512)]
 StateId = Annotated[str, Field(pattern=STATE_ID, description="letters, digits, _, - and .; the first is no dot")]
 TokenId = Annotated[int, Field(ge=0, lt=_LARGEST_ID)]
 Count = Annotated[int, Field(ge=0, le=_LARGEST_ID)]
@@ -239,7 +241,7 @@ class ResponseRequest(Drawing):
     previous_response_id: StateId | None = None
     store: bool = True
     instructions: Text = ""
-    metadata: Annotated[dict[str, Text], Field(max_length=16)] = Field(default_factory=dict)
+    metadata: Annotated[dict[MetadataKey, MetadataValue], Field(max_length=16)] = Field(default_factory=dict)
 
 
 class StateRequest(Body):

@@ -9,14 +9,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from statewise.serving.http.completion import first_seed, new_id, sampling_of, stops_of
-from statewise.serving.http.error import HttpError, as_json, invalid
+from statewise.serving.http.error import HttpError, as_json, invalid, of_json
 from statewise.serving.http.exchange import Choice, Exchange
 from statewise.serving.http.request import ResponseRequest, checked_id, parse
 from statewise.serving.http.service import Service, owner_of
 from statewise.serving.http.sse import EventStream
 from statewise.serving.job import Job, Refused
 
-_MOST_KEPT = 10_000  # objects for GET; the state itself is in the store
 _REASON = {"length": "max_output_tokens"}
 
 
@@ -134,7 +133,7 @@ class Events:
         reply, text = self._reply, "".join(self._texts)
         done = reply.object(self._exchange.choices[0], text)
         if self._store:
-            keep(self._service, self._owner, done)
+            self._service.responses.put(reply.id, self._owner, bytes(as_json(done).body))
         made = (
             self._event("response.output_text.done", **self._place(), text=text, logprobs=[])
             + self._event("response.content_part.done", **self._place(), part=reply.part(text))
@@ -174,9 +173,10 @@ async def respond(service: Service, request: Request) -> Response:
     await exchange.finish()
     choice = exchange.choices[0]
     done = reply.object(choice, choice.take()[0])
+    answer = as_json(done)
     if asked.store:
-        keep(service, owner, done)
-    return as_json(done)
+        service.responses.put(reply.id, owner, bytes(answer.body))
+    return answer
 
 
 def _text_of(asked: ResponseRequest) -> str:
@@ -189,29 +189,23 @@ def _text_of(asked: ResponseRequest) -> str:
     )
 
 
-def keep(service: Service, owner: str, done: dict[str, Any]) -> None:
-    kept = service.responses
-    kept[done["id"]] = (owner, done)
-    while len(kept) > _MOST_KEPT:
-        kept.pop(next(iter(kept)))
-
-
-def _kept(service: Service, request: Request) -> dict[str, Any]:
+def _kept(service: Service, request: Request) -> tuple[str, bytes]:
+    """An id and its answer; the state itself is in the store."""
     id = checked_id(request.path_params["id"])
-    owner, done = service.responses.get(id, (None, {}))
-    if owner is None or owner != owner_of(request):
+    answer = service.responses.get(id, owner_of(request))
+    if answer is None:
         raise HttpError(404, f"there is no response {id!r}", param="id", code="response_not_found")
-    return done
+    return id, answer
 
 
 async def describe(service: Service, request: Request) -> Response:
-    return as_json(_kept(service, request))
+    return of_json(_kept(service, request)[1])
 
 
 async def delete(service: Service, request: Request) -> Response:
     """The object, and the state that it stands for."""
-    id = _kept(service, request)["id"]
-    del service.responses[id]
+    id, _ = _kept(service, request)
+    service.responses.drop(id)
     try:
         service.ready_engine().store.delete(id, owner_of(request))
     except Refused as refused:  # the store may have given it up already

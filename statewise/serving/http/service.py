@@ -15,6 +15,29 @@ from statewise.serving.job import Job, Refused
 from statewise.specs import ServingSpec
 
 _LONG = 16384  # characters that are tokenized in another thread, so that streams go on
+_MOST_KEPT, _MOST_KEPT_BYTES = 10_000, 64 << 20  # answers that can be read again
+
+
+class Kept:
+    """Answers by id, each for its owner: bounded by number and by bytes, the oldest goes first."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, tuple[str, bytes]] = {}
+        self._bytes = 0
+
+    def put(self, id: str, owner: str, answer: bytes) -> None:
+        self._answers[id] = owner, answer
+        self._bytes += len(answer)
+        while len(self._answers) > _MOST_KEPT or self._bytes > _MOST_KEPT_BYTES:
+            self.drop(next(iter(self._answers)))
+
+    def get(self, id: str, owner: str) -> bytes | None:
+        """None: there is none of that id, or it is of another owner."""
+        known, answer = self._answers.get(id, (None, None))
+        return answer if known == owner else None
+
+    def drop(self, id: str) -> None:
+        self._bytes -= len(self._answers.pop(id)[1])
 
 
 class Service:
@@ -27,7 +50,7 @@ class Service:
         self.exchanges: set[Exchange] = set()
         self._unwritten: list[Exchange] = []  # something came for these streams since the loop's last round
         self._pieces: dict[str, Pieces] = {}
-        self.responses: dict[str, tuple[str, dict[str, Any]]] = {}  # by id: the owner, the object
+        self.responses = Kept()
 
     @property
     def is_ready(self) -> bool:

@@ -11,6 +11,7 @@ from statewise.serving.http.exchange import Exchange, Gone
 
 _KEPT = ("type", "method", "state")  # of a request, while its answer is streamed
 _PING = b": ping\n\n"
+_HEADERS = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no"))
 
 
 class Writer(Protocol):
@@ -33,8 +34,7 @@ class EventStream(Response):
     def __init__(self, exchange: Exchange, writer: Writer) -> None:
         self._exchange, self._writer = exchange, writer
         self.status_code, self.background, self.body = 200, None, b""
-        self.init_headers({"x-accel-buffering": "no"})
-        del self.headers["content-length"]
+        self.raw_headers = [*_HEADERS]
 
     def write(self) -> bool:
         """What came, as a chunk, without a task. False: the client reads slowly, so somebody must wait for it."""
@@ -71,10 +71,13 @@ class EventStream(Response):
                         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                         del self.raw_headers
                         exchange.begin_stream(self)
+                        scope["state"]["headers"] = ()
                         kept = {name: scope[name] for name in _KEPT}
                         scope.clear()
                         scope.update(kept)
+                        del kept
                     await send({"type": "http.response.body", "body": body, "more_body": not last})
+                    del body
                     exchange.sending, exchange.idle_since = False, time.monotonic()
                     exchange.written = exchange.idle_since
                 if last:
