@@ -132,11 +132,11 @@ function shadesOf(palette) {
 
 /**
  * Columns over time as an image, one pixel a number: `high` for positive ones, `low` for negative ones, paper for 0.
- * @param {HTMLCanvasElement} canvas @param {Float32Array[]} columns @param {any} palette @param {Int32Array | null} [order] rows
+ * @param {HTMLCanvasElement} canvas @param {Float32Array[]} columns @param {any} palette
  * @returns {number} the size that has the full colour
  */
-export function drawHeat(canvas, columns, palette, order = null) {
-  const rows = order ? order.length : columns.length ? columns[0].length : 1;
+export function drawHeat(canvas, columns, palette) {
+  const rows = columns.length ? columns[0].length : 1;
   const wide = Math.max(1, columns.length);
   if (canvas.width !== wide) canvas.width = wide; // setting it clears the picture
   if (canvas.height !== rows) canvas.height = rows;
@@ -145,14 +145,14 @@ export function drawHeat(canvas, columns, palette, order = null) {
   const total = columns.length * rows;
   const sizes = Float32Array.from({ length: Math.min(total, SAMPLED) }, (_, i) => {
     const at = Math.floor((i * total) / Math.min(total, SAMPLED));
-    return Math.abs(columns[Math.floor(at / rows)][order ? order[at % rows] : at % rows]);
+    return Math.abs(columns[Math.floor(at / rows)][at % rows]);
   });
   const top = sizes.length ? sizes.sort()[Math.floor(0.98 * (sizes.length - 1))] || 1 : 1;
   const shades = shadesOf(palette), pixels = new Uint32Array(image.data.buffer), scale = SHADES / top;
   for (let x = 0; x < columns.length; x += 1) {
     const column = columns[x];
     for (let y = 0; y < rows; y += 1) {
-      const value = Math.round((order ? column[order[y]] : column[y]) * scale);
+      const value = Math.round(column[y] * scale);
       pixels[y * wide + x] = shades[SHADES + (value > SHADES ? SHADES : value < -SHADES ? -SHADES : value)];
     }
   }

@@ -30,8 +30,9 @@ export const touchView = {
   mount(root, lab) {
     const machines = readers(lab);
     let machine = machines.find((one) => one.kind === "lstm") || machines[0];
-    let text = (machine.record.example || "").slice(0, 90);
-    let other = (machine.record.example || "").slice(-60);
+    const words = (machine.record.example || "").split(" ");
+    let text = words.slice(0, 17).join(" ").slice(0, 160);
+    let other = words.slice(-12).join(" ").slice(-80);
     let [old, changed] = [new Reading(machine), new Reading(machine)];
     /** @type {State} */
     let state = machine.start();
