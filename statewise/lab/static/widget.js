@@ -8,6 +8,7 @@ import { softmaxOf } from "./machine.js";
 /** @typedef {import("./dom.js").Words} Words */
 
 const SAMPLED = 1500; // numbers that decide how strong a colour is
+const sample = new Float32Array(SAMPLED);
 const SIGNS = new Map([[" ", "␣"], ["\n", "↵"], ["\t", "⇥"], ["", "∅"]]);
 
 /** A token as a label: white space is made visible. @param {string} text */
@@ -142,18 +143,18 @@ export function drawHeat(canvas, columns, palette) {
   if (canvas.height !== rows) canvas.height = rows;
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const image = context.createImageData(wide, rows);
-  const total = columns.length * rows;
-  const sizes = Float32Array.from({ length: Math.min(total, SAMPLED) }, (_, i) => {
-    const at = Math.floor((i * total) / Math.min(total, SAMPLED));
-    return Math.abs(columns[Math.floor(at / rows)][at % rows]);
-  });
-  const top = sizes.length ? sizes.sort()[Math.floor(0.98 * (sizes.length - 1))] || 1 : 1;
+  const total = columns.length * rows, sampled = sample.subarray(0, Math.min(total, SAMPLED));
+  for (let i = 0; i < sampled.length; i += 1) {
+    const at = Math.floor((i * total) / sampled.length);
+    sampled[i] = Math.abs(columns[Math.floor(at / rows)][at % rows]);
+  }
+  const top = sampled.length ? sampled.sort()[Math.floor(0.98 * (sampled.length - 1))] || 1 : 1;
   const shades = shadesOf(palette), pixels = new Uint32Array(image.data.buffer), scale = SHADES / top;
   for (let x = 0; x < columns.length; x += 1) {
     const column = columns[x];
-    for (let y = 0; y < rows; y += 1) {
-      const value = Math.round(column[y] * scale);
-      pixels[y * wide + x] = shades[SHADES + (value > SHADES ? SHADES : value < -SHADES ? -SHADES : value)];
+    for (let y = 0, at = x; y < rows; y += 1, at += wide) {
+      const value = column[y] * scale + SHADES + 0.5; // rounded below by cutting it off
+      pixels[at] = shades[(value < 0 ? 0 : value > 2 * SHADES ? 2 * SHADES : value) | 0];
     }
   }
   context.putImageData(image, 0, 0);
