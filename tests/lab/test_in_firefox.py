@@ -18,8 +18,11 @@ return document.querySelector(".model .finding").textContent;"""
 FOLLOWS = """const cards = [...document.querySelectorAll(".model")];
 const card = cards.find((one) => one.textContent.startsWith(arguments[0]));
 return { said: card.querySelector(".follows").textContent,
-  inside: [...card.querySelectorAll(".letters u")].map((one) => one.textContent).join(""),
-  colours: new Set([...card.querySelectorAll(".letters *")].map((one) => one.style.background)).size };"""
+  inside: [...card.querySelectorAll(".coloured u")].map((one) => one.textContent).join(""),
+  colours: new Set([...card.querySelectorAll(".coloured *")].map((one) => one.style.background)).size };"""
+FIRST = "document.querySelector('section:not([hidden]) .next .symbol')?.textContent"
+RAISED = """const unit = document.querySelector(".units [aria-pressed=true]");
+for (let i = 0; i < 5; i += 1) unit.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true }));"""
 NAUGHTY = """<!DOCTYPE html><img src="http://127.0.0.1:59999/picture.png"><script>
 console.error("said"); setTimeout(() => { throw new Error("thrown"); });</script>"""
 
@@ -82,4 +85,14 @@ def test_the_unit_that_keeps_an_open_quote_is_named(firefox: Firefox, whole: Pat
     assert lstm["inside"].startswith("`I can't explain myself, I'm afraid, sir,")
     assert "said Alice" not in lstm["inside"]
     assert lstm["colours"] > 20
+    assert firefox.wrong() == []
+
+
+def test_raising_that_unit_keeps_the_quotation_open(firefox: Firefox, whole: Path) -> None:
+    firefox.open(whole)
+    firefox.run("location.hash = 'touch';")
+    firefox.until("document.querySelector('.units [aria-pressed=true]')?.ariaLabel.startsWith('layers.0.c_BD[20]')")
+    firefox.until(f'{FIRST} === "\'"')
+    firefox.run(RAISED)
+    firefox.until(f"{FIRST} === '␣'")
     assert firefox.wrong() == []

@@ -25,7 +25,7 @@ function card(machine, lab, shared) {
   /** @type {Float32Array[]} */
   let columns = [];
   const inside = make("canvas", { class: "inside", "aria-hidden": true });
-  const coloured = make("p", { class: "letters" });
+  const coloured = make("p", { class: "coloured" });
   const follows = make("p", { class: "follows" });
   /** Those that follow the marked text; none: all units are drawn. @type {import("../follow.js").Follower[]} */
   let found = [];
