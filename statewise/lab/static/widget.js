@@ -8,6 +8,7 @@ import { softmaxOf } from "./machine.js";
 /** @typedef {import("./dom.js").Words} Words */
 
 const SAMPLED = 1500; // numbers that decide how strong a colour is
+const sample = new Float32Array(SAMPLED);
 const SIGNS = new Map([[" ", "␣"], ["\n", "↵"], ["\t", "⇥"], ["", "∅"]]);
 
 /** A token as a label: white space is made visible. @param {string} text */
@@ -132,28 +133,28 @@ function shadesOf(palette) {
 
 /**
  * Columns over time as an image, one pixel a number: `high` for positive ones, `low` for negative ones, paper for 0.
- * @param {HTMLCanvasElement} canvas @param {Float32Array[]} columns @param {any} palette @param {Int32Array | null} [order] rows
+ * @param {HTMLCanvasElement} canvas @param {Float32Array[]} columns @param {any} palette
  * @returns {number} the size that has the full colour
  */
-export function drawHeat(canvas, columns, palette, order = null) {
-  const rows = order ? order.length : columns.length ? columns[0].length : 1;
+export function drawHeat(canvas, columns, palette) {
+  const rows = columns.length ? columns[0].length : 1;
   const wide = Math.max(1, columns.length);
   if (canvas.width !== wide) canvas.width = wide; // setting it clears the picture
   if (canvas.height !== rows) canvas.height = rows;
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const image = context.createImageData(wide, rows);
-  const total = columns.length * rows;
-  const sizes = Float32Array.from({ length: Math.min(total, SAMPLED) }, (_, i) => {
-    const at = Math.floor((i * total) / Math.min(total, SAMPLED));
-    return Math.abs(columns[Math.floor(at / rows)][order ? order[at % rows] : at % rows]);
-  });
-  const top = sizes.length ? sizes.sort()[Math.floor(0.98 * (sizes.length - 1))] || 1 : 1;
+  const total = columns.length * rows, sampled = sample.subarray(0, Math.min(total, SAMPLED));
+  for (let i = 0; i < sampled.length; i += 1) {
+    const at = Math.floor((i * total) / sampled.length);
+    sampled[i] = Math.abs(columns[Math.floor(at / rows)][at % rows]);
+  }
+  const top = sampled.length ? sampled.sort()[Math.floor(0.98 * (sampled.length - 1))] || 1 : 1;
   const shades = shadesOf(palette), pixels = new Uint32Array(image.data.buffer), scale = SHADES / top;
   for (let x = 0; x < columns.length; x += 1) {
     const column = columns[x];
-    for (let y = 0; y < rows; y += 1) {
-      const value = Math.round((order ? column[order[y]] : column[y]) * scale);
-      pixels[y * wide + x] = shades[SHADES + (value > SHADES ? SHADES : value < -SHADES ? -SHADES : value)];
+    for (let y = 0, at = x; y < rows; y += 1, at += wide) {
+      const value = column[y] * scale + SHADES + 0.5; // rounded below by cutting it off
+      pixels[at] = shades[(value < 0 ? 0 : value > 2 * SHADES ? 2 * SHADES : value) | 0];
     }
   }
   context.putImageData(image, 0, 0);

@@ -37,6 +37,7 @@ export const askView = {
     const shown = make("p", { class: "futures" });
     const table = make("div", { class: "scroll", tabindex: 0 });
     const curves = make("div", {});
+    const covered = make("p", { class: "finding" });
     /** @type {(string | number)[][]} */
     let rows = [];
     const draw = newest(async (isNewest) => {
@@ -86,6 +87,8 @@ export const askView = {
         points: /** @type {[number, number][]} */ (Object.entries(accuracy[machine.name] || {}).map(([distance, share]) => [Number(distance), 100 * share])),
       }));
       const width = Math.max(300, Math.min(900, curves.clientWidth || 640));
+      const highest = series.filter(({ points }) => points.length && points.every(([, share]) => share >= 99.5)).map(({ name }) => name);
+      covered.textContent = highest.length > 1 ? lab.t({ en: `Their curves lie on each other at 100 %: ${highest.join(", ")}.`, zh: `以下曲线在 100% 处重叠：${highest.join("、")}。` }) : "";
       fill(curves, chart({ width, height: 260, title: lab.t({ en: "Right answers by distance", zh: "正确率与距离" }), x: { label: lab.t({ en: "words between", zh: "间隔词数" }), log: true, min: distances[0], max: distances[distances.length - 1], ticks: distances, show: String }, y: { label: "%", min: 0, max: 100 }, series, marks: [{ x: distances[at] }] }));
     });
     const bar = slider({ label: { en: "Words between the country and the answer", zh: "国名与答案之间的词数" }, min: 0, max: distances.length - 1, step: 1, value: at, show: (i) => String(distances[i]), input: (i) => { at = i; draw(); } });
@@ -93,7 +96,7 @@ export const askView = {
       turn += 1;
       draw();
     });
-    root.append(make("div", { class: "controls" }, bar.element, next), shown, make("div", { class: "panels" }, make("div", { class: "panel whole" }, table, lab.exports("ask", () => ({ svg: /** @type {any} */ (curves.querySelector("svg")), rows }))), make("div", { class: "panel whole" }, make("h3", {}, say({ en: "Right answers by distance", zh: "正确率与距离" })), curves)));
+    root.append(make("div", { class: "controls" }, bar.element, next), shown, make("div", { class: "panels" }, make("div", { class: "panel whole" }, table, lab.exports("ask", () => ({ svg: /** @type {any} */ (curves.querySelector("svg")), rows }))), make("div", { class: "panel whole" }, make("h3", {}, say({ en: "Right answers by distance", zh: "正确率与距离" })), curves, covered)));
     draw();
     return { update: draw };
   },

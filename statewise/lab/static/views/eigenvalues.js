@@ -238,10 +238,10 @@ function mount(root, lab) {
       width: curve.clientWidth || 520, height: 270,
       title: lab.t({ en: "Norm of the gradient against distance", zh: "梯度范数随距离的变化" }),
       x: { label: lab.t({ en: "distance, steps", zh: "距离（步）" }), min: 0, max: at.steps },
-      y: { label: lab.t({ en: "norm of ∂h_T / ∂h_{T−k}", zh: "范数 ‖∂h_T / ∂h_{T−k}‖" }), log: true, min: 10 ** -decades, max: 10 ** decades },
+      y: { label: lab.t({ en: "norm of ∂h(T) / ∂h(T−k)", zh: "∂h(T) / ∂h(T−k) 的范数" }), log: true, min: 10 ** -decades, max: 10 ** decades },
       series: [
         { name: lab.t({ en: "gradient", zh: "梯度" }), points: norms.map((norm, step) => [step, norm]), hue: 0 },
-        { name: `|λ|^k = ${largest.toFixed(2)}^k`, points: norms.map((_, step) => [step, largest ** step]), hue: 7, dash: "5 4", faint: true },
+        { name: `|λ|ᵏ = ${largest.toFixed(2)}ᵏ`, points: norms.map((_, step) => [step, largest ** step]), hue: 7, dash: "5 4", faint: true },
       ],
       marks: [{ y: 1 }],
     });

@@ -143,7 +143,7 @@ export const hoverView = {
       drawn = new Set();
       go();
     });
-    root.append(typed.element, severalModels(machines, chosen, arrange), place, make("p", { class: "quiet" }, say({ en: "Letters up to 200 are read here: each look back goes through all of them.", zh: "此处最多读入 200 个字母：每次回看都要经过全部字母。" })));
+    root.append(typed.element, severalModels(machines, chosen, arrange), place, make("p", { class: "note" }, say({ en: "Only the first 200 symbols are read here, because each gradient goes back through all of them.", zh: "此处只读前 200 个符号，因为每次求梯度都要反向经过全部符号。" })));
     arrange();
     return {
       update: () => {

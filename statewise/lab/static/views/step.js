@@ -1,7 +1,8 @@
 // @ts-check
 /** View 1: one text through any selection of models, side by side. */
 
-import { button, make, named, slider } from "../dom.js";
+import { button, make, named, say, slider } from "../dom.js";
+import { colourText, followers, quoted } from "../follow.js";
 import { Reading, columnOf, sizeOf, unitsOf } from "../reading.js";
 import { bytesText, drawBars, drawHeat, inFrames, readers, severalModels, textBox, titleOf, visible } from "../widget.js";
 
@@ -9,33 +10,7 @@ import { bytesText, drawBars, drawHeat, inFrames, readers, severalModels, textBo
 /** @typedef {{element: HTMLElement, reading: Reading, draw: () => void, read: (text: string, milliseconds: number) => Promise<boolean>}} Card */
 
 const FIRST = ["markov", "elman", "lstm", "transformer", "ttt_linear"];
-const BEST = 16; // units that are drawn where they are sorted
-const OPEN = "`";
-const CLOSE = "'";
-
-/** 1 at each token that lies inside a quotation. @param {string[]} texts */
-function quoted(texts) {
-  let inside = 0;
-  return texts.map((text, t) => {
-    const letter = /[A-Za-z]/;
-    if (text === OPEN) inside = 1;
-    else if (text === CLOSE && !letter.test(texts[t + 1] || "")) inside = 0;
-    return inside;
-  });
-}
-
-/** Correlation of two rows of numbers. @param {ArrayLike<number>} a @param {ArrayLike<number>} b */
-function correlation(a, b) {
-  const n = a.length;
-  let [sumA, sumB] = [0, 0];
-  for (let i = 0; i < n; i += 1) [sumA, sumB] = [sumA + a[i] / n, sumB + b[i] / n];
-  let [ab, aa, bb] = [0, 0, 0];
-  for (let i = 0; i < n; i += 1) {
-    const [x, y] = [a[i] - sumA, b[i] - sumB];
-    [ab, aa, bb] = [ab + x * y, aa + x * x, bb + y * y];
-  }
-  return aa > 0 && bb > 0 ? ab / Math.sqrt(aa * bb) : 0;
-}
+const WEAK = 0.4; // a smaller correlation is not called following
 
 /** One model's part of the view. @param {Machine} machine @param {any} lab @param {{t: number, mask: number[] | null, pick: (t: number) => void}} shared @returns {Card} */
 function card(machine, lab, shared) {
@@ -49,26 +24,32 @@ function card(machine, lab, shared) {
   const unitText = make("p", { class: "finding quiet" });
   /** @type {Float32Array[]} */
   let columns = [];
-  /** @type {Int32Array | null} */
-  let order = null;
-  /** @type {number[]} */
-  let scores = [];
+  const inside = make("canvas", { class: "inside", "aria-hidden": true });
+  const coloured = make("p", { class: "coloured" });
+  const follows = make("p", { class: "follows" });
+  /** Those that follow the marked text; none: all units are drawn. @type {import("../follow.js").Follower[]} */
+  let found = [];
 
-  const sort = () => {
-    const mask = shared.mask;
-    if (!mask || mask.length !== columns.length) {
-      order = null;
-      return;
-    }
-    scores = units.map((_, row) => correlation(columns.map((column) => column[row]), mask));
-    order = Int32Array.from(units.keys()).sort((a, b) => Math.abs(scores[b]) - Math.abs(scores[a])).slice(0, BEST);
+  const find = () => {
+    const { mask } = shared;
+    found = mask && mask.length === columns.length && units.length ? followers(columns, mask) : [];
+    for (const one of [inside, coloured, follows]) one.hidden = !found.length;
+    if (!mask || !found.length) return;
+    drawHeat(inside, mask.map((value) => Float32Array.of(value)), lab.palette);
+    const [{ row, r, values }] = found;
+    const name = `${units[row].leaf}[${units[row].index}]`, size = r.toFixed(2).replace("-", "−");
+    const strength = lab.t({ en: `r = ${size}; ±1: exactly, 0: not at all`, zh: `r = ${size}；±1：完全吻合，0：毫无关系` });
+    const [within, without] = r < 0 ? [{ en: "low", zh: "低" }, { en: "high", zh: "高" }] : [{ en: "high", zh: "高" }, { en: "low", zh: "低" }];
+    follows.textContent = Math.abs(r) < WEAK
+      ? lab.t({ en: `No unit follows the underlined text; ${name} is the best (${strength}). The text in its colours:`, zh: `没有单元跟随带下划线的文字；最好的是 ${name}（${strength}）。按它的值着色的文本：` })
+      : lab.t({ en: `${name} follows the underlined text: ${within.en} inside, ${without.en} outside (${strength}). The text in its colours:`, zh: `${name} 跟随带下划线的文字：里面${within.zh}，外面${without.zh}（${strength}）。按它的值着色的文本：` });
+    colourText(coloured, reading.texts, values, mask, lab.palette);
   };
   const tell = (/** @type {number} */ row, /** @type {number} */ t) => {
-    const unit = units[order ? order[row] : row];
+    const at = found.length ? found[row].row : row, unit = units[at];
     if (!unit || !columns[t]) return;
-    const value = columns[t][order ? order[row] : row].toFixed(3);
-    const r = order ? `, r = ${scores[order[row]].toFixed(2)}` : "";
-    unitText.textContent = `${unit.leaf}[${unit.index}] = ${value} ${lab.t({ en: "after", zh: "读完" })} “${visible(reading.texts[t])}”${r}`;
+    const r = found.length ? `, r = ${found[row].r.toFixed(2)}` : "";
+    unitText.textContent = `${unit.leaf}[${unit.index}] = ${columns[t][at].toFixed(3)} ${lab.t({ en: "after", zh: "读完" })} “${visible(reading.texts[t])}”${r}`;
   };
   const draw = () => {
     const t = Math.min(shared.t, reading.steps.length - 1);
@@ -77,8 +58,8 @@ function card(machine, lab, shared) {
     while (columns.length > reading.steps.length) columns.pop();
     for (let s = 0; s < reading.steps.length; s += 1) if (!columns[s] || s >= redrawn) columns[s] = columnOf(units, reading.steps[s].state);
     redrawn = reading.steps.length;
-    sort();
-    if (units.length) drawHeat(canvas, columns, lab.palette, order);
+    find();
+    if (units.length) drawHeat(canvas, found.length ? columns.map((_, s) => Float32Array.from(found, ({ values }) => values[s])) : columns, lab.palette);
     cursor.style.left = `${(100 * (t + 0.5)) / columns.length}%`;
     drawBars(bars, machine, reading.steps[t].logits);
     const { state } = reading.steps[t];
@@ -91,13 +72,13 @@ function card(machine, lab, shared) {
       size > units.length ? `${units.length} / ${size.toLocaleString("en")} ${lab.t({ en: "numbers drawn", zh: "个数被画出" })}` : "",
     ];
     facts.textContent = said.filter(Boolean).join(" · ");
-    if (order) tell(0, t);
+    if (found.length) tell(0, t);
   };
   let redrawn = 0;
   const place = (/** @type {PointerEvent} */ event) => {
     const box = canvas.getBoundingClientRect();
     const t = Math.min(columns.length - 1, Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * columns.length)));
-    const rows = order ? order.length : units.length;
+    const rows = found.length || units.length;
     return { t, row: Math.min(rows - 1, Math.max(0, Math.floor(((event.clientY - box.top) / box.height) * rows))) };
   };
   canvas.addEventListener("pointermove", (event) => {
@@ -118,8 +99,10 @@ function card(machine, lab, shared) {
     make("h3", {}, titleOf(machine)),
     facts,
     bars,
-    make("div", { class: "heatbox" }, canvas, cursor),
+    make("div", { class: "heatbox" }, inside, canvas, cursor),
     unitText,
+    follows,
+    coloured,
     lab.exports(`state-${machine.name}`, picture),
   );
   const read = (/** @type {string} */ text, /** @type {number} */ milliseconds) => {
@@ -138,8 +121,8 @@ export const stepView = {
   needsModels: true,
   title: { en: "Type, and every model reads along", zh: "输入文字，所有模型同时阅读" },
   lookFor: {
-    en: "Type a letter: each model updates its state and says what it expects next. Compare the bytes: the Transformer's list grows with every symbol, the others stay the same size. Press “Find the open quote”: the top row is the unit that best follows the quotations between ` and '.",
-    zh: "输入一个字母：每个模型更新自己的状态，并给出下一个符号的概率。比较字节数：Transformer 的列表随每个符号增长，其他模型的状态大小不变。按“寻找引号内的单元”：最上面一行就是与 ` 和 ' 之间的引文最吻合的单元。",
+    en: "Type a letter: each model updates its state and says what it expects next. Compare the bytes: the Transformer's list grows with every symbol, the others stay the same size. Press “Find the open quote”: under each model, the text takes the colours of the unit that best follows the quotations between ` and '. The LSTM keeps one colour inside them and another outside, the Elman network does not. Then try it on a quotation of your own.",
+    zh: "输入一个字母：每个模型更新自己的状态，并给出下一个符号的概率。比较字节数：Transformer 的列表随每个符号增长，其他模型的状态大小不变。按“寻找引号内的单元”：每个模型下方的文本会按最能跟随 ` 与 ' 之间引文的那个单元着色。LSTM 在引文里外是两种颜色，Elman 网络则不是。再换一段你自己的引文试试。",
   },
   how: {
     equation: "y_t, s_t = model(x_t, s_{t−1})\np(x_{t+1} | x_1 … x_t) = softmax(y_t)\n\"surprise\"_t = −log₂ p(x_t | x_1 … x_{t−1})",
@@ -210,8 +193,9 @@ export const stepView = {
       button({ en: "Find units for the selected text", zh: "寻找与所选文字对应的单元" }, () => mark(selection())),
       button({ en: "Units in their own order", zh: "恢复单元顺序" }, () => mark(null)),
     );
+    const legend = make("p", { class: "quiet" }, say({ en: "Each picture is the state: one row for each number, one column for each symbol; orange is positive, blue negative.", zh: "每幅图是状态：每行一个数，每列一个符号；橙色为正，蓝色为负。" }));
     shared.t = length();
-    root.append(typed.element, make("div", { class: "controls" }, time.element, sorts), severalModels(machines, chosen, arrange), grid);
+    root.append(typed.element, make("div", { class: "controls" }, time.element, sorts), severalModels(machines, chosen, arrange), legend, grid);
     arrange();
     return {
       update: () => {

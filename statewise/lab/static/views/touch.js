@@ -2,6 +2,7 @@
 /** View 2: a state is a value. Change a unit, erase a row, paste the state of another text; compare two futures. */
 
 import { button, fill, make, named, say, slider } from "../dom.js";
+import { followers, quoted } from "../follow.js";
 import { futures } from "../futures.js";
 import { mixed, unitPicture } from "../picture.js";
 import { Reading, columnOf, placeOf, unitsOf } from "../reading.js";
@@ -12,14 +13,32 @@ import { bytesText, readers, newest, oneModel, textBox, visible } from "../widge
 /** @typedef {import("../machine.js").State} State */
 
 const STEP = 0.1;
+const MOST = 240; // units that are drawn
+
+/** An example up to the end of its first quotation, which is still open; or its beginning. @param {Machine} machine @param {string} example */
+function opened(machine, example) {
+  const texts = machine.vocab.pieces(example).map((piece) => piece.text), inside = quoted(texts);
+  const end = inside.findIndex((now, t) => inside[t - 1] === 1 && !now);
+  return (end > 0 ? texts.slice(0, end) : texts.slice(0, 90)).join("");
+}
+
+/** The unit that follows the quotations of an example best; without quotations, the first. @param {Machine} machine @param {string} example */
+async function following(machine, example) {
+  const read = new Reading(machine);
+  read.write(example);
+  await read.read();
+  const mask = quoted(read.texts), units = unitsOf(machine, read.steps[read.steps.length - 1].state, MOST);
+  if (!mask.some(Boolean)) return 0;
+  return followers(read.steps.map((step) => columnOf(units, step.state)), mask)[0]?.row ?? 0;
+}
 
 export const touchView = {
   id: "touch",
   needsModels: true,
   title: { en: "Touch the state", zh: "触摸状态" },
   lookFor: {
-    en: "Everything the model knows of the text is in these numbers. Drag a square up or down, or use the arrow keys: the prediction changes. Paste the state of another text: the model goes on as if it had read that one.",
-    zh: "模型对文本所知道的一切都在这些数字里。上下拖动一个方格，或按方向键：预测随之改变。粘贴另一段文本的状态：模型会像读过那段文本一样继续。",
+    en: "Everything the model knows of the text is in these numbers. Drag a square up or down, or use the arrow keys: the prediction changes. In the example a quotation is open, and the chosen unit is the one that follows quotations: raise it, and the LSTM no longer expects a closing '. Or paste the state of another text: the model goes on as if it had read that one.",
+    zh: "模型对文本所知道的一切都在这些数字里。上下拖动一个方格，或按方向键：预测随之改变。例子里的引号还没有关上，选中的正是跟随引文的那个单元：把它调高，LSTM 就不再预期关引号 '。也可以粘贴另一段文本的状态：模型会像读过那段文本一样继续。",
   },
   how: {
     equation: "s' = s \"with\" s'[i] = v\ny, s'' = model(x, s')        \"the future depends on the past through\" s \"alone\"",
@@ -30,8 +49,8 @@ export const touchView = {
   mount(root, lab) {
     const machines = readers(lab);
     let machine = machines.find((one) => one.kind === "lstm") || machines[0];
-    let text = (machine.record.example || "").slice(0, 90);
-    let other = (machine.record.example || "").slice(-60);
+    const example = machine.record.example || "";
+    let text = opened(machine, example), other = example.slice(-80).replace(/^\S*\s/, "");
     let [old, changed] = [new Reading(machine), new Reading(machine)];
     /** @type {State} */
     let state = machine.start();
@@ -122,7 +141,7 @@ export const touchView = {
       if (!isNewest()) return;
       [old, changed] = both;
       state = machine.clone(old.before(old.tokens.length - 1));
-      units = unitsOf(machine, old.steps[old.steps.length - 1].state, 240);
+      units = unitsOf(machine, old.steps[old.steps.length - 1].state, MOST);
       chosen = Math.min(chosen, units.length - 1);
       grid.replaceChildren(...units.map((_, i) => cell(i)));
       rows();
@@ -159,9 +178,12 @@ export const touchView = {
       const svg = unitPicture(values, top(), lab.palette, lab.t({ en: `State of ${machine.name}`, zh: `${machine.name} 的状态` }));
       return { svg, rows: [["unit", "value", "as it was"], ...units.map((unit, i) => [`${unit.leaf}[${unit.index}]`, values[i], its[i]])] };
     });
-    const panel = make("div", { class: "panel" }, make("h3", {}, say({ en: "The state before the last symbol", zh: "读入最后一个符号之前的状态" })), grid, about, saved, erase);
+    const panel = make("div", { class: "panel" }, make("h3", {}, say({ en: "The state before the last symbol", zh: "读入最后一个符号之前的状态" })), grid, about, make("p", { class: "quiet" }, say({ en: "Orange is positive, blue negative.", zh: "橙色为正，蓝色为负。" })), saved, erase);
     root.append(make("div", { class: "controls" }, pickModel, zero, back), typed.element, second.element, make("div", { class: "buttons" }, paste), make("div", { class: "panels after" }, panel, two.element));
-    fresh();
+    following(machine, example).then((unit) => {
+      chosen = unit;
+      return fresh();
+    });
     return {
       update: () => {
         if (!old.steps.length) return; // it is still being read

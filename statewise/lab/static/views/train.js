@@ -97,7 +97,7 @@ function mount(root, lab) {
       width: lossPlace.clientWidth || 460, height: 240, title: lab.t({ en: "Loss against updates", zh: "损失随更新次数的变化" }), x: updates,
       y: { label: exercise.loss === "classes" ? lab.t({ en: "loss, nats", zh: "损失（nat）" }) : lab.t({ en: "loss, half a squared error", zh: "损失（平方误差的一半）" }), log: true, min: 1e-4, max: 10 },
       series: [{ name: "", points: thinned(losses), hue: 0 }],
-      marks: [{ y: exercise.floor, label: lab.t({ en: "guessing", zh: "瞎猜" }) }],
+      marks: [{ y: exercise.floor, label: lab.t({ en: "guessing", zh: "随机猜测" }) }],
     });
     saved.svg.norm = chart({
       width: normPlace.clientWidth || 460, height: 240, title: lab.t({ en: "Norm of the gradient against updates", zh: "梯度范数随更新次数的变化" }), x: updates,
@@ -110,7 +110,7 @@ function mount(root, lab) {
     saved.rows.loss = saved.rows.norm = [["update", "loss", "norm of the gradient"], ...losses.map((loss, index) => [index + 1, loss, norms[index]])];
     drawExample();
     const last = losses[losses.length - 1];
-    fill(spoken, Number.isFinite(last) ? lab.t({ en: `After ${losses.length} updates the loss is ${brief(last)}; guessing has ${brief(exercise.floor)}.`, zh: `更新 ${losses.length} 次后，损失为 ${brief(last)}；瞎猜为 ${brief(exercise.floor)}。` })
+    fill(spoken, Number.isFinite(last) ? lab.t({ en: `After ${losses.length} updates the loss is ${brief(last)}; guessing has ${brief(exercise.floor)}.`, zh: `更新 ${losses.length} 次后，损失为 ${brief(last)}；随机猜测为 ${brief(exercise.floor)}。` })
       : lab.t({ en: "The loss is not a number: the weights exploded. Lower the rate or clip, then start again.", zh: "损失已不是数：权重爆炸了。请降低学习率或启用剪裁，然后重新开始。" }));
   };
 
