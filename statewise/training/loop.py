@@ -328,7 +328,7 @@ class Trainer:
             return False
         state = self.updater.state
         if state is None:  # the next window is fresh
-            state = self.task.begin(self.model, self.spec.batch // self.par.world)
+            state = self.task.begin(self.model, _count(self.par.my_rows(self.spec.batch)))
         carried = self.par.gather_rows(state)
         if self.folder is None:
             return True
@@ -385,6 +385,10 @@ class Trainer:
         self.updater.state = contiguous_copy(rows(carried, self.par.my_rows(self.spec.batch)))
         if self.progress.best_step == self.progress.step:
             self.publish()  # a kill may have come between saving the best and publishing it
+
+
+def _count(rows: slice) -> int:
+    return int(rows.stop - rows.start)
 
 
 def judge_of(task: Task, spec: TrainSpec) -> tuple[str, Better]:

@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from statewise.core import State, map_state
+from statewise.core import State, leaves, map_state
+from statewise.data import share
 
 S = TypeVar("S", bound=State)
 
@@ -71,22 +72,27 @@ class Parallel(NamedTuple):
         return shared.tolist()
 
     def gather_rows(self, state: S) -> S:
-        """The rows of all ranks, concatenated, on every rank."""
-        if self.world == 1:
+        """The rows of all ranks, concatenated, on every rank. A rank may have one row less than the first."""
+        if self.world == 1 or not any(True for _ in leaves(state)):
             return state
+        mine = torch.tensor([len(leaf) for _, leaf in leaves(state)][:1], device=self.device)
+        counts = [torch.empty_like(mine) for _ in range(self.world)]
+        _in_flight.extend([*counts, mine])
+        dist.all_gather(counts, mine)
+        rows = [int(count) for count in counts]
 
         def gather(leaf: Tensor) -> Tensor:
-            parts = [torch.empty_like(leaf) for _ in range(self.world)]
-            mine = leaf.contiguous()
-            _in_flight.extend([*parts, mine])
-            dist.all_gather(parts, mine)
-            return torch.cat(parts)
+            filled = leaf.new_zeros(max(rows), *leaf.shape[1:])
+            filled[: len(leaf)] = leaf
+            parts = [torch.empty_like(filled) for _ in rows]
+            _in_flight.extend([*parts, filled])
+            dist.all_gather(parts, filled)
+            return torch.cat([part[:count] for part, count in zip(parts, rows, strict=True)])
 
         return map_state(gather, state)
 
     def my_rows(self, total: int) -> slice:
-        each = total // self.world
-        return slice(self.rank * each, (self.rank + 1) * each)
+        return share(total, rank=self.rank, world=self.world)
 
     @contextmanager
     def leader_first(self) -> Iterator[None]:

@@ -122,8 +122,9 @@ class TranslationJob(Job):
         batch = self.translator.batch(self.train_rows, mine)
         written = sum(len(self.train_rows.targets[i]) for i in everyone)
         read = sum(len(self.train_rows.sources[i]) for i in everyone)
-        content = _Content(batch, step, self._par.rank * len(mine))
-        return Window(len(mine), 1, True, content, weight=written / self._par.world, tokens=read + written)
+        content = _Content(batch, step, self._batches.first_row(step))
+        weight = self._batches.divisor(step, written)
+        return Window(len(mine), 1, True, content, weight=weight, tokens=read + written)
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
         batch, step, first_row = window.content

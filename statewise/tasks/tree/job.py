@@ -140,7 +140,7 @@ class TreeJob(Job):
 
     def window(self, step: int) -> Window:
         mine, everyone = (self._learned_B[some] for some in (self._batches.at(step), self._batches.all_at(step)))
-        weight = float(self._tree_weight_B[everyone].sum()) / self._par.world
+        weight = self._batches.divisor(step, float(self._tree_weight_B[everyone].sum()))
         return Window(len(mine), 1, True, mine, weight=weight, tokens=int(self.train.size_B[everyone].sum()))
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
