@@ -120,6 +120,10 @@ class ForecastingJob(Job):
             return directions("mse", "mae", "squared_error")
         return directions(own, "mse", "mae")
 
+    @property
+    def regular(self) -> bool:
+        return self.spec.forecast.mode == "direct" or isinstance(self.spec.forecast.forcing, TeacherForcing)
+
     def build(self) -> Forecaster:
         return build_of(self.spec, self.known)
 

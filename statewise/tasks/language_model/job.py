@@ -145,6 +145,10 @@ class LanguageModelJob(Job):
     def judges(self) -> Mapping[str, Better]:
         return directions("nats")
 
+    @property
+    def regular(self) -> bool:
+        return isinstance(self.spec.forcing, TeacherForcing)
+
     def build(self) -> TokenMachine[Any]:
         return build(self.spec.model, vocab=self.corpus.tokenizer.vocab, seed=self.spec.seed)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from statewise.core import Machine
 from statewise.data import RaggedBatches, left_out_note
 from statewise.models import measured, pair_flops
-from statewise.specs import AnyRunSpec, TranslationSpec
+from statewise.specs import AnyRunSpec, TeacherForcing, TranslationSpec
 from statewise.tasks.folder import fingerprint
 from statewise.tasks.job import Job, Opening, some_rows
 from statewise.tasks.metric import directions
@@ -64,6 +64,10 @@ class TranslationJob(Job):
         if self.languages.levels is not None:
             return directions("nats", "mse", "mae", "length_exact")
         return directions("nats", "bleu", "exact", "length_exact")
+
+    @property
+    def regular(self) -> bool:
+        return isinstance(self.spec.forcing, TeacherForcing)
 
     def build(self) -> Machine[Any]:
         return self.translator.build()

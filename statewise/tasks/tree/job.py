@@ -84,6 +84,11 @@ class TreeJob(Job):
         there: NDArray[np.bool_] = self.held.label_N[self.held.first_B] != NO_LABEL
         return there
 
+    @property
+    def regular(self) -> bool:
+        """A tree is read node by node, or depth by depth."""
+        return False
+
     def build(self) -> NodeClassifier:
         return build_node_classifier(
             self.spec.model,
