@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from statewise.core import State, leaves, map_state
 from statewise.data import share
@@ -193,7 +195,11 @@ def parallel(device: torch.device) -> Iterator[Parallel]:
     if device.type == "cuda":
         device = torch.device("cuda", local)
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # torchrun may restart all processes beside one store, which still holds the addresses of those that are gone.
+    store, rank, world = next(rendezvous("env://"))
+    store = PrefixStore(f"restart {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world)
     try:
         yield Parallel(rank, world, device)
     finally:

@@ -8,6 +8,7 @@ import json
 import random
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +86,8 @@ def resumed_exactly(case: str, out: Path, par: Parallel, *, text: Path, shard: s
     uncut = run(case, out / f"{name}-uncut", par, text=text, shard=shard)
     step = random.Random(f"{case} {par.world} {shard}").randint(1, uncut.step - 1)
     cut = out / f"{name}-cut"
-    try:
+    with suppress(Cut):
         run(case, cut, par, text=text, shard=shard, on_step=at(step, crash))
-    except Cut:
-        pass
     again = run(case, cut, par, text=text, shard=shard, resume=True)
     par.together(lambda: None)
     same = evidence(out / f"{name}-uncut", uncut) == evidence(cut, again)
