@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 from sharded_runs import FAMILIES, TASKS, VARIANTS
-from test_parallel import distance, free_port, losses
+from test_parallel import FAULTY, distance, free_port, losses, two
+from test_parallel import SETTINGS as ENDED
 from tiny_run import ROOT, call, environment, options, resume, start, write_text
 
 from statewise.training.checkpoint import flaw
@@ -136,7 +137,47 @@ def _columns(parts: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
         yield name, *(part[name] for part in parts)
 
 
-# ------------------------------------------------------------------ kills and damage
+# ------------------------------------------------------------------ signals, kills and damage
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "code", "kept"), [("signal", 143, 8), ("nan", 3, 6), ("evaluation", 1, None)])
+def test_what_ends_one_ends_both(fault: str, code: int, kept: int | None, text: Path, tmp_path: Path) -> None:
+    script, out = tmp_path / "faulty.py", tmp_path / "run"
+    script.write_text(FAULTY)
+    argv = ("train", "lstm", "--text", str(text), "--out", str(out), "--quiet")
+    settings = {**ENDED, "train.shard": "always", "train.average": 0.9}
+    ended = two(script, *argv, *options(settings), fault=fault)
+    assert [code for code, _ in ended] == [code, code], ended
+    checkpoint, skipped = newest_verified(out)
+    assert checkpoint is not None
+    assert not skipped
+    assert kept is None or checkpoint.step == kept
+    assert [code for code, _ in two(script, "train", "--resume", "--out", str(out), "--quiet")] == [0, 0]
+    train(2, "lstm", text, tmp_path / "uncut", settings)
+    for name in ("metrics.jsonl", "model.safetensors", "checkpoints/step-00000012/model.safetensors"):
+        assert (out / name).read_bytes() == (tmp_path / "uncut" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_each_of_two_nodes_holds_the_model(text: Path, tmp_path: Path) -> None:
+    """Two torchruns that meet on this machine, of two processes each."""
+    (tmp_path / "text.txt").write_bytes((text).read_bytes())
+    launcher = ["-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
+    meeting = ["--rdzv-id", "here", "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
+    argv = [str(HERE / "sharded_runs.py"), "always", str(tmp_path), "lstm", "transformer muon"]
+    nodes = [
+        subprocess.Popen(
+            [sys.executable, *launcher, *meeting, *argv], env=environment(), stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    told = [json.loads(line) for node in nodes for line in node.communicate(timeout=300)[0].splitlines()]
+    assert [node.returncode for node in nodes] == [0, 0]
+    assert {(result["case"], result["world"], result["parts"], result["equal"]) for result in told} == {
+        ("lstm", 4, 2, True),
+        ("transformer muon", 4, 2, True),
+    }
 
 
 @pytest.mark.slow
