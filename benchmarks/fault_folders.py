@@ -30,12 +30,16 @@ class Pattern(NamedTuple):
 def make_pattern(text: Path, home: Path) -> Pattern:
     settings = {**TINY, "train.steps": 6, "train.keep": 3, "train.evaluate_every": 2}
     trained = train("lstm", settings=settings, data=text, out=home / "pattern", display=Silent())
-    good = {weights_sha256(load(trained.path).model)}
-    for path, _ in step_folders(trained.path / "checkpoints"):
+    return pattern_of(trained.path)
+
+
+def pattern_of(run: Path) -> Pattern:
+    good = {weights_sha256(load(run).model)}
+    for path, _ in step_folders(run / "checkpoints"):
         good.add(weights_sha256(load(path).model))
-    for extra in (*trained.path.glob("events.*"), trained.path / "timing.jsonl"):
+    for extra in (*run.glob("events.*"), run / "timing.jsonl"):
         extra.unlink()
-    return Pattern(trained.path, frozenset(good))
+    return Pattern(run, frozenset(good))
 
 
 def try_damaged(pattern: Pattern, number: int, home: Path) -> tuple[str, str | None]:

@@ -11,6 +11,7 @@ from statewise.data.batch import Batches as Batches
 from statewise.data.batch import Place as Place
 from statewise.data.batch import ResidentTokens as ResidentTokens
 from statewise.data.batch import evaluation_lanes as evaluation_lanes
+from statewise.data.batch import share as share
 from statewise.data.cache import default_folder as default_folder
 from statewise.data.cache import open_entry as open_entry
 from statewise.data.corpus import Corpus as Corpus

@@ -81,16 +81,16 @@ class Batches:
         assert 0 <= rank < world
         assert window >= 1
         positions = len(tokens) - 1
-        self.rows = rows_per_process(batch, world)
+        mine = share(batch, rank=rank, world=world)
         if positions < batch:
-            largest = positions - positions % world
             raise UserError(
                 f"batch {batch} is larger than the training text: {positions} tokens to predict",
-                fix=f"give more text, or a batch of at most {largest}" if largest else "give more text",
+                fix=f"give more text, or a batch of at most {positions}" if positions >= world else "give more text",
             )
         self._tokens, self._end_id, self._begin_id = tokens, end_id, begin_id
         self._positions, self._batch, self._order, self._seed = positions, batch, order, seed
-        self._mine_B = np.arange(rank * self.rows, (rank + 1) * self.rows, dtype=np.int64)
+        self.first_row = mine.start  # of this process, among the rows of all
+        self._mine_B = np.arange(mine.start, mine.stop, dtype=np.int64)
         self._row = positions // batch
         self.window = min(window, self._row if order == "sequential" else positions)
 
@@ -183,13 +183,16 @@ def _gather(
     return torch.from_numpy(inputs_BT), torch.from_numpy(targets_BT), resets
 
 
-def rows_per_process(batch: int, world: int) -> int:
-    if batch < 1 or batch % world:
+def share(batch: int, *, rank: int, world: int) -> slice:
+    """The rows of a batch that one process reads: contiguous, and at most one more than any other process reads."""
+    if batch < world:
         raise UserError(
-            f"batch {batch} cannot be shared by {world} processes",
-            fix=f"try batch={max(1, batch // world) * world} or batch={(max(batch, 0) // world + 1) * world}",
+            f"batch {batch} cannot be shared by {world} processes: each reads at least one row",
+            fix=f"train.batch={world}, or fewer processes",
         )
-    return batch // world
+    each, more = divmod(batch, world)
+    first = rank * each + min(rank, more)
+    return slice(first, first + each + (rank < more))
 
 
 def draws(seed: int, stream: int, *, block: int, count: int) -> NDArray[np.uint64]:

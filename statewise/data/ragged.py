@@ -3,6 +3,7 @@
 N examples, B of them in a batch, T the longest of those.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, final
 
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from statewise.data.batch import draws, rows_per_process
+from statewise.data.batch import draws, share
 from statewise.data.lines import Where
 from statewise.specs import UserError
 
@@ -25,8 +26,8 @@ class RaggedBatches:
     """The examples of each step, an endless sequence with random access by step.
 
     An epoch is a new permutation of all examples, sorted by length within every `bucket` batches and cut into batches.
-    The batches are shuffled, except a short one, which comes last. Each example is read once in an epoch. If the short
-    batch cannot be shared evenly by `world` processes, the epoch's first examples fill it up.
+    The batches are shuffled, except a short one, which comes last. Each example is read once in an epoch. Where the
+    short batch has no row for a process, that process reads a row of another one, which counts nothing (`divisor`).
     """
 
     def __init__(
@@ -37,23 +38,39 @@ class RaggedBatches:
         self._lengths_N = np.asarray(lengths_N, dtype=np.int64)
         if not len(self._lengths_N):
             raise UserError("there are no examples to make batches of", fix="check what the data files hold")
-        rows_per_process(batch, world)
+        share(batch, rank=rank, world=world)
         self.steps_per_epoch = -(-len(self._lengths_N) // batch)
         self._batch, self._seed, self._rank, self._world, self._bucket = batch, seed, rank, world, bucket
         self._cached: tuple[int, Index, Index] | None = None
 
     def at(self, step: int) -> Index:
         """This process's share of `all_at`."""
-        return np.split(self.all_at(step), self._world)[self._rank]
+        example_B = self.all_at(step)
+        return example_B[:1] if self._stands_in(example_B) else example_B[self._mine(example_B)]
 
     def all_at(self, step: int) -> Index:
-        """The examples that all processes together read at `step`."""
+        """The examples that all processes together read at `step`, whatever their number."""
         epoch, number = divmod(step, self.steps_per_epoch)
         example_N, order_S = self._epoch(epoch)
         begin = int(order_S[number]) * self._batch
-        example_B = example_N[begin : begin + self._batch]
-        missing = -len(example_B) % self._world
-        return np.concatenate([example_B, np.resize(example_N, missing)]) if missing else example_B
+        return example_N[begin : begin + self._batch]
+
+    def first_row(self, step: int) -> int:
+        """The place of this process's first row in `all_at`."""
+        example_B = self.all_at(step)
+        return 0 if self._stands_in(example_B) else int(self._mine(example_B).start)
+
+    def divisor(self, step: int, total: float) -> float:
+        """Of this process's summed loss, where `total` is the weight of all rows: the mean over processes is then
+        their summed loss over `total`. Infinite for a row that counts nothing.
+        """
+        return math.inf if self._stands_in(self.all_at(step)) else total / self._world
+
+    def _stands_in(self, example_B: Index) -> bool:
+        return self._rank >= len(example_B)
+
+    def _mine(self, example_B: Index) -> slice:
+        return share(max(len(example_B), self._world), rank=self._rank, world=self._world)
 
     def _epoch(self, epoch: int) -> tuple[Index, Index]:
         """The examples in the order of the batches, and the order in which batches are read."""

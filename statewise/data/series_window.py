@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from statewise.data.batch import draws, rows_per_process
+from statewise.data.batch import draws, share
 from statewise.data.series import Series
 from statewise.data.split import Span
 from statewise.specs import UserError, setting
@@ -113,10 +113,11 @@ class SeriesWindows(_Windows):
         world: int = 1,
     ) -> None:
         assert 0 <= rank < world
-        self.rows = rows_per_process(batch, world)
+        mine = share(batch, rank=rank, world=world)
         super().__init__(spans, context=context, horizon=horizon, stride=1, channels=channels, dtype=torch.float32)
         self._batch, self._seed = batch, seed
-        self._mine_B = slice(rank * self.rows, (rank + 1) * self.rows)
+        self.first_row = mine.start  # of this process, among the rows of all
+        self._mine_B = mine
 
     def at(self, step: int) -> SeriesBatch:
         draws_B = draws(self._seed, 0, block=step, count=self._batch)[self._mine_B]

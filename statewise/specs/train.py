@@ -160,6 +160,11 @@ class TrainSpec(Spec):
         description="a GPU's steps as one captured CUDA graph; auto: where that can be done; "
         "always: an error where it cannot",
     )
+    shard: Literal["auto", "never", "always"] = Field(
+        "auto",
+        description="several processes: divide parameters, gradients and optimiser state between them (FSDP2); auto: "
+        "on GPUs, where these would fill more than half of one GPU's memory",
+    )
 
     evaluate_every: int = Field(250, ge=1, description="steps between two evaluations on the validation data")
     evaluate_tokens: int | None = Field(

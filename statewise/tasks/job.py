@@ -120,6 +120,11 @@ class Job(ABC):
         own, known = evaluation[trivial.metric], {trivial.name: trivial.value}
         return worse_than_trivial(name, trivial.metric, own, known, label=f"validation {trivial.metric}")
 
+    @property
+    def regular(self) -> bool:
+        """Whether each loss reads every part of the model equally often: not where it may read its own outputs."""
+        return True
+
     def begin(self, model: Any, rows: int) -> Any:
         """The initial state; empty for jobs that read whole sequences."""
         return ()

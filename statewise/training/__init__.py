@@ -48,6 +48,7 @@ from statewise.training.progress_state import Extent as Extent
 from statewise.training.progress_state import Plateau as Plateau
 from statewise.training.progress_state import Progress as Progress
 from statewise.training.progress_state import learning_rate as learning_rate
+from statewise.training.sharded import num_parts as num_parts
 from statewise.training.stop import NonFinite as NonFinite
 from statewise.training.stop import Signals as Signals
 from statewise.training.stop import Stopped as Stopped

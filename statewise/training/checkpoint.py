@@ -11,11 +11,12 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -67,13 +68,17 @@ def write_files(folder: Path, files: Mapping[str, Payload]) -> None:
 
 
 def _write(path: Path, payload: Payload) -> None:
+    if isinstance(payload, str):
+        path.write_bytes(payload.encode())
+    elif callable(payload):
+        payload(path)
+    else:
+        write_tensors(path, payload)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     try:
-        if isinstance(payload, str):
-            path.write_bytes(payload.encode())
-        elif callable(payload):
-            payload(path)
-        else:
-            save_file({key: value.detach().contiguous().cpu() for key, value in payload.items()}, path)
+        save_file({key: value.detach().contiguous().cpu() for key, value in tensors.items()}, path)
     except SafetensorError as error:  # a full disk, as that library says it: "... (os error 28)"
         match = re.search(r"os error (\d+)", str(error))
         code = int(match[1]) if match else errno.EIO
@@ -113,7 +118,7 @@ def flaw(folder: Path, *, needs: Iterable[str]) -> str | None:
         _refuse_newer(folder, table)
         entries = table["files"]
         for name in needs:
-            if name not in entries:
+            if not parts_of(name, entries):
                 return f"{name} is not in {MANIFEST}"
         for name, entry in entries.items():
             path = folder / name
@@ -162,11 +167,68 @@ def _numbers(version: str) -> list[int]:
 
 def vouched_for(folder: Path, name: str) -> bool:
     """Whether the manifest of a verified folder lists the file."""
-    return name in from_json(read_small(folder / MANIFEST))["files"]
+    return bool(files_of(folder, name))
 
 
-def read_tensors(path: Path, *, like: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; with `like`, an error unless names, shapes and dtypes fit."""
+def files_of(folder: Path, name: str) -> list[Path]:
+    """The file of this name, or its parts in order; empty if the manifest of a verified folder does not list them."""
+    return [folder / part for part in parts_of(name, from_json(read_small(folder / MANIFEST))["files"])]
+
+
+def part_name(name: str, part: int, parts: int) -> str:
+    """One part's file: `optimizer-00001-of-00004.safetensors` holds the first rows of every tensor."""
+    stem, _, kind = name.rpartition(".")
+    return f"{stem}-{part + 1:05d}-of-{parts:05d}.{kind}"
+
+
+def parts_of(name: str, names: Iterable[str]) -> list[str]:
+    """`name` itself, or the names of all its parts; empty where one is missing."""
+    known = set(names)
+    if name in known:
+        return [name]
+    stem, _, kind = name.rpartition(".")
+    numbers = [re.fullmatch(rf"{re.escape(stem)}-\d{{5}}-of-(\d{{5}})\.{kind}", other) for other in known]
+    counts = {int(number[1]) for number in numbers if number}
+    if len(counts) != 1:
+        return []
+    wanted = [part_name(name, part, *counts) for part in range(*counts)]
+    return wanted if known.issuperset(wanted) else []
+
+
+def read_parts(paths: Sequence[Path], *, some: Callable[[int], slice | None] = lambda count: None) -> dict[str, Tensor]:
+    """Tensors whose rows lie in several files, one after the other; of `count` rows, `some` of them."""
+    try:
+        with ExitStack() as stack:
+            files = [stack.enter_context(safe_open(path, framework="pt")) for path in paths]
+            names = set(files[0].keys())
+            if any(set(file.keys()) != names for file in files):
+                raise ValueError("its parts hold different tensors")
+            return {name: _rows([file.get_slice(name) for file in files], some) for name in names}
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise UserError(f"{str(paths[0])!r} cannot be read: {error}") from None
+
+
+def _rows(parts: Sequence[Any], some: Callable[[int], slice | None]) -> Tensor:
+    if not parts[0].get_shape():
+        number: Tensor = parts[0][...]
+        return number
+    counts = [part.get_shape()[0] for part in parts]
+    start, stop, _ = (some(sum(counts)) or slice(None)).indices(sum(counts))
+    begins = [sum(counts[:number]) for number in range(len(counts))]
+    pieces = [part[max(start - begin, 0) : max(stop - begin, 0)] for part, begin in zip(parts, begins, strict=True)]
+    return torch.cat(pieces)
+
+
+def read_tensors(
+    path: Path,
+    *,
+    like: Mapping[str, Tensor] | None = None,
+    rows_of: Callable[[Tensor], slice | None] = lambda tensor: None,
+) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; with `like`, an error unless names, shapes and dtypes fit.
+
+    `rows_of`: which rows to read of the tensor that is like one of `like`.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             names = set(file.keys())
@@ -178,7 +240,10 @@ def read_tensors(path: Path, *, like: Mapping[str, Tensor] | None = None) -> dic
                     shape = list(file.get_slice(name).get_shape())
                     if shape != list(tensor.shape):
                         raise UserError(f"{str(path)!r}: {name} has shape {shape}, expected {list(tensor.shape)}")
-            tensors = {name: file.get_tensor(name) for name in names}
+            tensors = {}
+            for name in names:
+                rows = None if like is None else rows_of(like[name])
+                tensors[name] = file.get_tensor(name) if rows is None else file.get_slice(name)[rows]
     except (SafetensorError, OSError, ValueError) as error:
         if isinstance(error, UserError):
             raise

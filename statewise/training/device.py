@@ -69,9 +69,13 @@ def refuse_what_does_not_fit(
     *,
     name: str = "the model",
     fix: str = "take a smaller model.width or model.depth",
+    parts: int = 1,
 ) -> None:
-    """Refuse a model whose weights, gradients and optimiser state exceed the memory (float32, no activations)."""
-    needed = 4 * parameters * (2 + _MOMENTS[spec.optimizer])
+    """Refuse a model whose weights, gradients and optimiser state exceed the memory (float32, no activations).
+
+    `parts`: how many processes share them.
+    """
+    needed = training_bytes(parameters, spec) / parts
     available = memory_of(device)
     if available is not None and needed > available:
         raise UserError(
@@ -79,6 +83,11 @@ def refuse_what_does_not_fit(
             f"{available / _GIB:,.0f} on {device.type}",
             fix=fix,
         )
+
+
+def training_bytes(parameters: int, spec: TrainSpec) -> int:
+    """Weights, gradients and optimiser state in float32."""
+    return 4 * parameters * (2 + _MOMENTS[spec.optimizer])
 
 
 def memory_of(device: torch.device) -> int | None:

@@ -7,19 +7,32 @@ checkpoints/step-N/  the same, plus optimiser, carried state and progress: enoug
 
 import hashlib
 import json
+import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from statewise.core import State, load_state, save_state
-from statewise.disk import LOCK, is_plain, make_folder, refuse_links, sync, was_locked
+from statewise.disk import LOCK, TEMPORARY, is_plain, make_folder, refuse_links, sync, was_locked
 from statewise.specs import UserError, either, from_json, option, read_small
-from statewise.training.checkpoint import Payload, flaw, read_tensors, remove, vouched_for, write_files, write_folder
+from statewise.training.checkpoint import (
+    Payload,
+    files_of,
+    flaw,
+    part_name,
+    read_parts,
+    read_tensors,
+    remove,
+    write_files,
+    write_folder,
+    write_tensors,
+)
 
 _STEP = re.compile(r"step-(\d{1,12})~?")  # with ~: the one before, of the same step
 # What a run writes before its first checkpoint; the lock stays if it was killed.
@@ -49,11 +62,18 @@ def load_weights(model: nn.Module, path: Path) -> None:
 
 def weights_sha256(model: nn.Module) -> str:
     """One hash of all weights: equal runs have equal hashes."""
+    return tensors_sha256(sorted(model_tensors(model).items()))
+
+
+def tensors_sha256(tensors: Iterable[tuple[str, Tensor]]) -> str:
     digest = hashlib.sha256()
-    for name, value in sorted(model_tensors(model).items()):
+    for name, value in tensors:
         digest.update(name.encode())
         digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+Rows: TypeAlias = Callable[[int], slice | None]
 
 
 class Checkpoint(NamedTuple):
@@ -61,12 +81,13 @@ class Checkpoint(NamedTuple):
     step: int
     progress: dict[str, Any]
 
-    def optimizer(self) -> dict[str, Tensor]:
-        return read_tensors(self.path / "optimizer.safetensors")
+    def optimizer(self, some: Rows = lambda count: None) -> dict[str, Tensor]:
+        """`some`: which of `count` rows to read."""
+        return read_parts(files_of(self.path, "optimizer.safetensors"), some=some)
 
-    def average(self) -> dict[str, Tensor]:
-        name = "average.safetensors"
-        return read_tensors(self.path / name) if vouched_for(self.path, name) else {}
+    def average(self, some: Rows = lambda count: None) -> dict[str, Tensor]:
+        files = files_of(self.path, "average.safetensors")
+        return read_parts(files, some=some) if files else {}
 
     def carried(self, like: Any) -> Any:
         return load_state(self.path / "carried.safetensors", like=like)
@@ -125,22 +146,45 @@ class RunFolder:
         carried: State,
         progress: Mapping[str, Any],
         keep: int,
+        parts: int = 1,
     ) -> None:
+        """With several `parts`, optimiser and average are already written, by `write_part`."""
         target = self.checkpoints / f"step-{step:08d}"
         files: dict[str, Payload] = {
             **self.identity,
             "model.safetensors": weights,
-            "optimizer.safetensors": optimizer,
             "carried.safetensors": lambda path: save_state(carried, path),
             "progress.json": json.dumps(dict(progress), indent=1) + "\n",
         }
-        if average:
-            files["average.safetensors"] = average
+        for name, tensors in _stateful(optimizer, average):
+            if parts == 1:
+                files[name] = tensors
+            else:
+                names = [part_name(name, part, parts) for part in range(parts)]
+                files |= {name: partial(os.replace, self._staging / name) for name in names}
         if is_plain(metrics := self.path / "metrics.jsonl"):
             sync(metrics)  # records before a checkpoint must be on disk before it
         refuse_links(self.checkpoints, inside=self.path)
         write_folder(target, files)
+        remove(self._staging)
         self._prune(keep, newest=step, best=progress.get("best_step"))
+
+    @property
+    def _staging(self) -> Path:
+        """Where parts lie until all of them are written, below a name that every next save removes."""
+        return self.path / f"{TEMPORARY}parts"
+
+    def make_room(self) -> None:
+        """Before `write_part`, once."""
+        remove(self._staging)
+        make_folder(self._staging, inside=self.path)
+
+    def write_part(
+        self, part: int, parts: int, *, optimizer: Mapping[str, Tensor], average: Mapping[str, Tensor]
+    ) -> None:
+        """The rows that one of several processes keeps. `save` moves them into the checkpoint."""
+        for name, tensors in _stateful(optimizer, average):
+            write_tensors(self._staging / part_name(name, part, parts), tensors)
 
     def _prune(self, keep: int, *, newest: int, best: Any) -> None:
         """Keep the newest and the best. A higher step is damaged: otherwise this run would have resumed there."""
@@ -149,6 +193,14 @@ class RunFolder:
         for folder, step in folders:
             if step > newest or (folder not in past[:keep] and step != best):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stateful(
+    optimizer: Mapping[str, Tensor], average: Mapping[str, Tensor]
+) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
+    yield "optimizer.safetensors", optimizer
+    if average:
+        yield "average.safetensors", average
 
 
 def never_trained(path: Path) -> bool:

@@ -9,9 +9,10 @@ far waits for them first.
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -19,10 +20,11 @@ from torch import Tensor, nn
 
 from statewise.core import leaves, rows
 from statewise.specs import Note, TrainSpec, UserError, from_toml, nearest
-from statewise.training.folder import Checkpoint, RunFolder, load_weights, model_tensors, weights_sha256
+from statewise.training.checkpoint import read_tensors
+from statewise.training.folder import Checkpoint, RunFolder, model_tensors, tensors_sha256
 from statewise.training.journal import Journal
 from statewise.training.optimizer import optimizer_tensors, restore_optimizer
-from statewise.training.parallel import Parallel
+from statewise.training.parallel import Parallel, rows_of_part
 from statewise.training.progress import Display, Silent
 from statewise.training.progress_state import Progress, learning_rate, passed
 from statewise.training.step_report import Readings
@@ -74,7 +76,7 @@ def fit(
 ) -> Outcome:
     """Train `model` on `task`, from the start or from a checkpoint, until the spec's end or a signal."""
     par = par or Parallel(device=next(model.parameters()).device)
-    trainer = Trainer(model, task, spec, seed, folder if par.leads else None, par, display or Silent())
+    trainer = Trainer(model, task, spec, seed, folder, par, display or Silent())
     if resume is not None:
         trainer.restore(resume)
     with nullcontext(signals) if signals is not None else Signals() as watched:
@@ -95,10 +97,11 @@ class Trainer:
         display: Display,
     ) -> None:
         self.model, self.task, self.spec, self.seed = model, task, spec, seed
-        self.folder, self.par, self.display = folder, par, display
+        self.folder, self.par, self.display = folder if par.leads else None, par, display
+        self.shared = folder  # which all processes write to where the model is divided between them
         self.judge, self.better = judge_of(task, spec)
         self.updater = Updater(model, task, spec, seed=seed, par=par)
-        self.average = self.updater.average
+        self.average, self.placement = self.updater.average, self.updater.placement
         self.progress = Progress()
         self.readings = Readings()
         self.sent: deque[_Sent] = deque()
@@ -199,8 +202,8 @@ class Trainer:
             if journal is not None:
                 journal.close()
         with self.average.swapped_in():
-            digest = weights_sha256(self.model)
-        if self.folder is not None and self.progress.best_step is None:
+            digest = tensors_sha256(self.placement.each_whole(dict(sorted(model_tensors(self.model).items()))))
+        if self.progress.best_step is None:
             self.publish()  # zero steps were asked for: the folder holds the initial weights
         end = self.progress
         return Outcome(end.step, end.best_step, end.best, digest, self.speed, end.seconds)
@@ -267,17 +270,20 @@ class Trainer:
     def evaluate(self, signals: Signals, journal: Journal | None) -> bool:
         """Evaluate, remember, publish and save the best. True if a checkpoint was written."""
 
+        everyone = self.placement.parts > 1  # reads the same data, to gather each layer when it is read
+
         def poll() -> None:
-            if signals.received:
+            received = self.par.largest(float(signals.received))[0] if everyone else signals.received
+            if received:
                 raise _Interrupted
 
         metrics: dict[str, float] = {}
         failure: Exception | None = None
-        if self.par.leads:
+        if self.par.leads or everyone:
             self.model.eval()
             try:
                 with self.average.swapped_in(), torch.no_grad():
-                    metrics = self.task.evaluate(self.model, poll)
+                    metrics = self.placement.call(lambda: self.task.evaluate(self.model, poll))
             except _Interrupted:
                 metrics = {}
             except Exception as error:
@@ -328,8 +334,13 @@ class Trainer:
             return False
         state = self.updater.state
         if state is None:  # the next window is fresh
-            state = self.task.begin(self.model, self.spec.batch // self.par.world)
+            mine = self.par.my_rows(self.spec.batch)
+            state = self.placement.call(lambda: self.task.begin(self.model, mine.stop - mine.start))
         carried = self.par.gather_rows(state)
+        weights = self.whole_weights()
+        optimizer, average = optimizer_tensors(self.updater.optimizer), self.average.tensors()
+        if self.placement.parts > 1 and self.shared is not None:
+            self.write_part(self.shared, optimizer, average)
         if self.folder is None:
             return True
         record = {**asdict(replace(self.progress, averaged=self.average.count)), "world": self.par.world}
@@ -337,14 +348,31 @@ class Trainer:
         record["plateau"] = list(self.progress.plateau)
         self.folder.save(
             self.progress.step,
-            weights=model_tensors(self.model),
-            optimizer=optimizer_tensors(self.updater.optimizer),
-            average=self.average.tensors(),
+            weights=weights,
+            optimizer=optimizer,
+            average=average,
             carried=carried,
             progress=record,
             keep=self.spec.keep,
+            parts=self.placement.parts,
         )
         return True
+
+    def whole_weights(self) -> dict[str, Tensor]:
+        """The model's tensors, on the rank that writes them; all ranks take part."""
+        each = self.placement.each_whole(model_tensors(self.model))
+        if self.placement.parts == 1:
+            return dict(each)
+        return {name: value.cpu() for name, value in each if self.par.leads}
+
+    def write_part(self, folder: RunFolder, optimizer: Mapping[str, Tensor], average: Mapping[str, Tensor]) -> None:
+        """Write what this rank keeps of the optimiser's state and the average. Afterwards all parts are there."""
+        part, parts = self.placement.part, self.placement.parts
+        self.par.together(lambda: folder.make_room() if self.par.leads else None)
+        writes = self.par.rank == part  # of several copies of the model, the first
+        self.par.together(
+            lambda: folder.write_part(part, parts, optimizer=optimizer, average=average) if writes else None
+        )
 
     def rescue(self, error: Exception, journal: Journal | None, *, since: int) -> None:
         """After a failure, save the last finished step and add to the error how to continue.
@@ -369,17 +397,23 @@ class Trainer:
             error.add_note(Note(self.folder.way_on(step, problem)))
 
     def publish(self) -> None:
-        if self.folder is not None:
+        if self.shared is not None:
             with self.average.swapped_in():
-                if not self.folder.publishes(weights := model_tensors(self.model)):
+                weights = self.whole_weights()
+                if self.folder is not None and not self.folder.publishes(weights):
                     self.folder.publish(weights)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        load_weights(self.model, checkpoint.path / "model.safetensors")
-        restore_optimizer(self.updater.optimizer, checkpoint.optimizer())
+        placement, own = self.placement, model_tensors(self.model)
+        read = read_tensors(checkpoint.path / "model.safetensors", like=own, rows_of=placement.rows_of)
+        with torch.no_grad():
+            for name, value in read.items():
+                placement.local(own[name]).copy_(value)
+        some = partial(rows_of_part, part=placement.part, parts=placement.parts)
+        restore_optimizer(self.updater.optimizer, checkpoint.optimizer(some))
         self.progress = Progress.from_record(checkpoint.progress)
-        self.average.restore(checkpoint.average(), self.progress.averaged)
-        carried = checkpoint.carried(like=self.task.begin(self.model, 1))
+        self.average.restore(checkpoint.average(some), self.progress.averaged)
+        carried = checkpoint.carried(like=placement.call(lambda: self.task.begin(self.model, 1)))
         if any(len(leaf) != self.spec.batch for _, leaf in leaves(carried)):
             raise UserError(f"the state carried in {checkpoint.path.name} is not that of {self.spec.batch} rows")
         self.updater.state = contiguous_copy(rows(carried, self.par.my_rows(self.spec.batch)))

@@ -18,6 +18,7 @@ from torch.optim.adamw import adamw
 from statewise.core import Composer, Encoder, Mixer, Stacked
 from statewise.kernels.orthogonal import orthogonal
 from statewise.layers import MLP
+from statewise.training.parallel import Whole, rows_of_part
 
 
 class Matrix(NamedTuple):
@@ -62,11 +63,13 @@ class Muon(Optimizer):
         momentum: float = 0.95,
         matrix_decay: float = 0.0,
         betas: tuple[float, float] = (0.9, 0.99),
+        placement: Whole | None = None,
     ) -> None:
         self.rows = [matrix.rows for matrix in matrices]
+        self.placement = placement if placement is not None and placement.parts > 1 else None
         self.found_inf: Tensor | None = None
         first = {
-            "params": [matrix.weight for matrix in matrices],
+            "params": [m.weight if placement is None else placement.kept(m.weight) for m in matrices],
             "kind": "matrices",
             "share": matrix_lr / lr,
             "weight_decay": matrix_decay,
@@ -97,7 +100,9 @@ class Muon(Optimizer):
         momentum, rate = group["momentum"], group["lr"] * group["share"]
         kept = 1 - rate * group["weight_decay"]
         newer = list(torch._foreach_lerp(means, gradients, 1 - momentum))
-        ahead = torch._foreach_lerp(gradients, newer, momentum)
+        ahead = list(torch._foreach_lerp(gradients, newer, momentum))
+        if self.placement is not None:  # a matrix is turned as a whole, by every process
+            ahead = [self.placement.of_all_rows(part, sum(rows)) for part, (_, rows) in zip(ahead, held, strict=True)]
         parts = _cut(ahead, held)
         bad = None
         if self.found_inf is not None:
@@ -108,7 +113,14 @@ class Muon(Optimizer):
         scales = [-math.sqrt(max(1.0, part.shape[0] / part.shape[1])) for part in parts]
         torch._foreach_copy_(means, newer)
         torch._foreach_mul_(weights, kept)
-        torch._foreach_add_(_cut(weights, held), torch._foreach_mul(torch._foreach_mul(turned, scales), rate))
+        moves = torch._foreach_mul(torch._foreach_mul(turned, scales), rate)
+        if self.placement is None:
+            torch._foreach_add_(_cut(weights, held), moves)
+            return
+        remaining = iter(moves)
+        wholes = [torch.cat([next(remaining) for _ in rows]) for _, rows in held]
+        own = [rows_of_part(len(whole), self.placement.part, self.placement.parts) for whole in wholes]
+        torch._foreach_add_(weights, [whole[some] for whole, some in zip(wholes, own, strict=True)])
 
     def _adapt(self, group: dict[str, Any]) -> None:
         weights = [p for p in group["params"] if p.grad is not None]

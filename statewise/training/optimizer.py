@@ -12,6 +12,7 @@ from torch.optim import SGD, AdamW, Optimizer
 
 from statewise.specs import TrainSpec, UserError
 from statewise.training.muon import Muon, hidden_matrices
+from statewise.training.parallel import Whole
 
 
 def _plain_step(kind: type[Optimizer]) -> Any:
@@ -40,20 +41,24 @@ def _leave_compiler_unloaded() -> None:
             setattr(plain, "__dynamo_disable", plain)
 
 
-def make_optimizer(model: nn.Module, spec: TrainSpec, *, guarded: bool = False) -> Optimizer:
+def make_optimizer(
+    model: nn.Module, spec: TrainSpec, *, guarded: bool = False, placement: Whole | None = None
+) -> Optimizer:
     """Weight decay is for matrices; biases and gains have none.
 
     `guarded`: the learning rate may be a tensor, and `found_inf` may skip a step; both are read on the device alone.
+    `placement`: which rows of the parameters this process keeps, and so moves.
     """
     _leave_compiler_unloaded()
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    weights = model.parameters() if placement is None else placement.weights.values()
+    parameters = [p for p in weights if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": spec.weight_decay},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]
     match spec.optimizer:
         case "muon":
-            return _make_muon(model, spec)
+            return _make_muon(model, spec, placement)
         case "adamw":
             return PlainAdamW(groups, lr=spec.lr, betas=spec.betas, fused=True, capturable=guarded)
         case "sgd" | "asgd":
@@ -68,7 +73,7 @@ def make_optimizer(model: nn.Module, spec: TrainSpec, *, guarded: bool = False) 
             assert_never(spec.optimizer)
 
 
-def _make_muon(model: nn.Module, spec: TrainSpec) -> Muon:
+def _make_muon(model: nn.Module, spec: TrainSpec, placement: Whole | None) -> Muon:
     matrices = hidden_matrices(model)
     if not matrices:
         raise UserError(
@@ -77,6 +82,8 @@ def _make_muon(model: nn.Module, spec: TrainSpec) -> Muon:
         )
     orthogonal = {matrix.weight for matrix in matrices}
     others = [p for p in model.parameters() if p.requires_grad and p not in orthogonal]
+    if placement is not None:
+        others = [placement.kept(p) for p in others]
     return Muon(
         matrices,
         [
@@ -88,6 +95,7 @@ def _make_muon(model: nn.Module, spec: TrainSpec) -> Muon:
         momentum=spec.matrix_momentum,
         matrix_decay=spec.matrix_decay,
         betas=spec.betas,
+        placement=placement,
     )
 
 
@@ -124,21 +132,21 @@ def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> No
 class Average:
     """The mean of the weights since it was started; with a `decay`, of the last 1 / (1 - decay) steps or so."""
 
-    def __init__(self, model: nn.Module, *, decay: float | None = None) -> None:
-        self.model = model
+    def __init__(self, weights: Mapping[str, nn.Parameter], *, decay: float | None = None) -> None:
+        self.weights = weights
         self.decay = 1.0 if decay is None else decay
         self.count = 0
         self.mean: dict[str, Tensor] = {}
 
     def start(self) -> None:
-        self.mean = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        self.mean = {name: p.detach().clone() for name, p in self.weights.items()}
         self.count = 1
 
     @torch.no_grad()
     def add(self) -> None:
         if self.count == 0:
             return
-        own = [p.detach() for p in self.model.parameters()]
+        own = [p.detach() for p in self.weights.values()]
         torch._foreach_lerp_(list(self.mean.values()), own, self.advance())
 
     def advance(self) -> float:
@@ -154,7 +162,7 @@ class Average:
         if self.count == 0:
             return
         mean = list(self.mean.values())
-        change = torch._foreach_sub([p.detach() for p in self.model.parameters()], mean)
+        change = torch._foreach_sub([p.detach() for p in self.weights.values()], mean)
         torch._foreach_mul_(change, share)
         torch._foreach_add_(mean, change)
 
@@ -164,7 +172,7 @@ class Average:
         if self.count == 0:
             yield
             return
-        own = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        own = {name: p.detach().clone() for name, p in self.weights.items()}
         self._write(self.mean)
         try:
             yield
@@ -173,7 +181,7 @@ class Average:
 
     @torch.no_grad()
     def _write(self, values: Mapping[str, Tensor]) -> None:
-        for name, p in self.model.named_parameters():
+        for name, p in self.weights.items():
             p.copy_(values[name])
 
     def tensors(self) -> dict[str, Tensor]:
@@ -181,7 +189,7 @@ class Average:
 
     def restore(self, tensors: Mapping[str, Tensor], count: int) -> None:
         self.count = count
-        own = dict(self.model.named_parameters())
+        own = self.weights
         if count and (tensors.keys() != own.keys() or any(tensors[n].shape != own[n].shape for n in own)):
             raise UserError("the saved average of the weights does not fit this model")
         self.mean = {name: tensors[name].to(own[name]) for name in own} if count else {}

@@ -6,17 +6,22 @@ writes. The ranks agree on everything that changes how a run continues: a signal
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
-from statewise.core import State, map_state
+from statewise.core import State, leaves, map_state
+from statewise.data import share
+from statewise.training.task import Task, Window
 
 S = TypeVar("S", bound=State)
+T = TypeVar("T")
 
 # gloo's own thread releases a collective's tensors shortly after the collective is done. If it held the last
 # reference, it would need the interpreter's lock, while the thread that destroys the process group holds that lock
@@ -33,11 +38,11 @@ class Parallel(NamedTuple):
     def leads(self) -> bool:
         return self.rank == 0
 
-    def average_gradients(self, model: nn.Module) -> None:
+    def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Average over all ranks, in one exchange; a rank without a gradient for a parameter contributes zero."""
         if self.world == 1:
             return
-        trained = [p for p in model.parameters() if p.requires_grad]
+        trained = [p for p in parameters if p.requires_grad]
         flat = torch.cat([torch.zeros_like(p).view(-1) if p.grad is None else p.grad.reshape(-1) for p in trained])
         _in_flight.append(flat)
         dist.all_reduce(flat)
@@ -71,22 +76,37 @@ class Parallel(NamedTuple):
         return shared.tolist()
 
     def gather_rows(self, state: S) -> S:
-        """The rows of all ranks, concatenated, on every rank."""
-        if self.world == 1:
+        """The rows of all ranks, concatenated, on every rank. A rank may have one row less than the first."""
+        if self.world == 1 or not any(True for _ in leaves(state)):
             return state
+        mine = torch.tensor([len(leaf) for _, leaf in leaves(state)][:1], device=self.device)
+        counts = [torch.empty_like(mine) for _ in range(self.world)]
+        _in_flight.extend([*counts, mine])
+        dist.all_gather(counts, mine)
+        rows = [int(count) for count in counts]
 
         def gather(leaf: Tensor) -> Tensor:
-            parts = [torch.empty_like(leaf) for _ in range(self.world)]
-            mine = leaf.contiguous()
-            _in_flight.extend([*parts, mine])
-            dist.all_gather(parts, mine)
-            return torch.cat(parts)
+            filled = leaf.new_zeros(max(rows), *leaf.shape[1:])
+            filled[: len(leaf)] = leaf
+            parts = [torch.empty_like(filled) for _ in rows]
+            _in_flight.extend([*parts, filled])
+            dist.all_gather(parts, filled)
+            return torch.cat([part[:count] for part, count in zip(parts, rows, strict=True)])
 
         return map_state(gather, state)
 
     def my_rows(self, total: int) -> slice:
-        each = total // self.world
-        return slice(self.rank * each, (self.rank + 1) * each)
+        return share(total, rank=self.rank, world=self.world)
+
+    def together(self, action: Callable[[], None]) -> None:
+        """All ranks return when all are done. What fails on one fails on all."""
+        failure: Exception | None = None
+        try:
+            action()
+        except Exception as error:
+            failure = error
+        if self.largest(float(failure is not None))[0]:
+            raise failure or RuntimeError("another process could not write its part of a checkpoint")
 
     @contextmanager
     def leader_first(self) -> Iterator[None]:
@@ -96,6 +116,72 @@ class Parallel(NamedTuple):
         yield
         if self.world > 1 and self.leads:
             dist.barrier()
+
+
+class Whole:
+    """A model whose parameters every rank holds whole; gradients are averaged before an update.
+
+    `weights` are what the optimiser moves on this rank. `statewise.training.sharded` divides them between ranks.
+    """
+
+    parts = 1
+    part = 0
+    weights: Mapping[str, nn.Parameter]
+
+    def __init__(self, model: nn.Module, task: Task, par: Parallel) -> None:
+        self.model, self.task, self.par = model, task, par
+        self.weights = dict(model.named_parameters())
+
+    def kept(self, parameter: nn.Parameter) -> nn.Parameter:
+        """The rows of a parameter of the model that this rank keeps."""
+        return parameter
+
+    def local(self, tensor: Tensor) -> Tensor:
+        """The same of any tensor of the model."""
+        return tensor
+
+    def rows_of(self, tensor: Tensor) -> slice | None:
+        """Which rows these are; None: all."""
+
+    def call(self, call: Callable[[], T]) -> T:
+        """Call something that reads the model and learns nothing."""
+        return call()
+
+    def loss(self, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
+        return self.task.loss(self.model, window, some, times, state)
+
+    def slices(self, rows: int, wanted: int) -> int:
+        """Into how many slices of rows a batch is split."""
+        return wanted
+
+    def collect_gradients(self) -> None:
+        """After the backward passes: `weights` have the mean gradient over all ranks."""
+        self.par.average_gradients(self.weights.values())
+
+    def drop_gradients(self) -> None:
+        self.model.zero_grad(set_to_none=True)
+
+    def norm(self) -> Tensor:
+        """Of the whole gradient."""
+        return torch.nn.utils.get_total_norm([p.grad for p in self.weights.values() if p.grad is not None])
+
+    def first_of_all(self, wrong: int | None) -> int | None:
+        """The smallest number that any rank gives, where each has looked at what it keeps."""
+        return wrong
+
+    def each_whole(self, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """Tensors of the model, whole, one after the other."""
+        yield from tensors.items()
+
+    def of_all_rows(self, kept: Tensor, count: int) -> Tensor:
+        """The whole of a tensor of `count` rows, from those that each rank keeps."""
+        return kept
+
+
+def rows_of_part(count: int, part: int, parts: int) -> slice:
+    """Of a tensor with `count` rows, those of one part."""
+    each = -(-count // parts)
+    return slice(min(part * each, count), min((part + 1) * each, count))
 
 
 @contextmanager
@@ -109,7 +195,11 @@ def parallel(device: torch.device) -> Iterator[Parallel]:
     if device.type == "cuda":
         device = torch.device("cuda", local)
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # torchrun may restart all processes beside one store, which still holds the addresses of those that are gone.
+    store, rank, world = next(rendezvous("env://"))
+    store = PrefixStore(f"restart {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world)
     try:
         yield Parallel(rank, world, device)
     finally:

@@ -33,6 +33,12 @@ class Task(Protocol):
     def judges(self) -> Mapping[str, Better]:
         """The validation metrics that can decide which weights are best; by default the first one does."""
 
+    @property
+    def regular(self) -> bool:
+        """Whether each loss reads every part of the model equally often, whatever the rows. Only then can ranks gather
+        the parameters of one layer after the other.
+        """
+
     def begin(self, model: Any, rows: int) -> Any:
         """The initial state; `()` where nothing is carried from window to window."""
 

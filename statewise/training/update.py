@@ -29,6 +29,7 @@ from statewise.specs import (
 from statewise.training.graph import Graphs, refuse_what_is_never_captured
 from statewise.training.optimizer import Average, make_optimizer
 from statewise.training.parallel import Parallel
+from statewise.training.sharded import place
 from statewise.training.step_report import Guard
 from statewise.training.stop import NonFinite
 from statewise.training.task import Task, Window
@@ -68,8 +69,9 @@ class Updater:
         guarded = par.device.type == "cuda" and par.world == 1 if guarded is None else guarded
         if not guarded:
             refuse_what_is_never_captured(spec, par)
-        self.optimizer = make_optimizer(model, spec, guarded=guarded)
-        self.average = Average(model, decay=spec.average)
+        self.placement = place(model, task, spec, par)
+        self.optimizer = make_optimizer(model, spec, guarded=guarded, placement=self.placement)
+        self.average = Average(self.placement.weights, decay=spec.average)
         if spec.average is not None:
             self.average.start()
         self.state: State | None = None
@@ -129,9 +131,8 @@ class Updater:
     def _take_on_host(self, number: int, window: Window, rate: float) -> StepResult:
         """The step on the host: it checks before it updates."""
         loss = float(self.gradient(number, window)) * (1 / window.weight)
-        if self.par.world > 1:
-            self.par.average_gradients(self.model)
-        norm = torch.nn.utils.get_total_norm([p.grad for p in self.model.parameters() if p.grad is not None])
+        self.placement.collect_gradients()
+        norm = self.placement.norm()
         numbers = [loss, float(norm)]
         bad = not all(map(math.isfinite, numbers))
         if self.par.world > 1:
@@ -148,7 +149,7 @@ class Updater:
     def _update(self, norm: Tensor, rate: float | Tensor) -> None:
         """Clip gradients of this norm, set the learning rate, step, and drop the gradients."""
         if self.spec.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.spec.clip, norm)
+            torch.nn.utils.clip_grads_with_norm_(self.placement.weights.values(), self.spec.clip, norm)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.updating = True
@@ -165,7 +166,7 @@ class Updater:
             window = self.window(number)
             if self.guard is None or self.graphs is None:
                 self.gradient(number, window)
-                self.optimizer.zero_grad(set_to_none=True)
+                self.placement.drop_gradients()
                 self.state = state
             else:
                 with self.unchanged():
@@ -192,7 +193,7 @@ class Updater:
     def gradient(self, number: int, window: Window) -> Tensor:
         """Forward and backward. Returns the summed loss."""
         if window.fresh or self.state is None:
-            self.state = self.task.begin(self.model, window.rows)
+            self.state = self.placement.call(lambda: self.task.begin(self.model, window.rows))
         total = self.backward(window, segments(self.spec.truncation, window.time, key=(self.run_seed, number)))
         if window.ends:
             self.state = None
@@ -203,16 +204,14 @@ class Updater:
         assert self.state is not None
         scale = 1 / window.weight
         losses, states = [], []
-        for some in _slices(window.rows, self.spec.accumulate):
+        for some in _slices(window.rows, self.placement.slices(window.rows, self.spec.accumulate)):
             state = rows(self.state, some)
             for group in connected(cuts):
                 total: Tensor | None = None
                 for segment in group:
                     state = pass_gradient(state, segment.flow)
                     with autocast(self.spec, self.par.device):
-                        loss, state = self.task.loss(
-                            self.model, window, some, slice(segment.start, segment.stop), state
-                        )
+                        loss, state = self.placement.loss(window, some, slice(segment.start, segment.stop), state)
                     total = loss if total is None else total + loss
                 assert total is not None
                 # In this thread: waking autograd's own for a GPU takes longer than the backward of a small model.
@@ -231,16 +230,16 @@ class Updater:
             return weight
         if not math.isfinite(loss):
             return "the loss"
-        for name, p in self.model.named_parameters():
+        for name, p in self.placement.weights.items():
             if p.grad is not None and not torch.isfinite(p.grad).all():
                 return f"the gradient of {name}"
         return "the loss or a gradient on another rank"
 
     def bad_weight(self) -> str | None:
-        for name, p in self.model.named_parameters():
-            if not torch.isfinite(p).all():
-                return f"weight {name}"
-        return None
+        names, weights = list(self.placement.weights), self.placement.weights.values()
+        wrong = next((number for number, p in enumerate(weights) if not torch.isfinite(p).all()), None)
+        wrong = self.placement.first_of_all(wrong)
+        return None if wrong is None else f"weight {names[wrong]}"
 
 
 # -------------------------------------------------------------------- truncation and precision

@@ -14,30 +14,33 @@ from statewise.specs import UserError
 lengths = st.lists(st.integers(0, 40), min_size=1, max_size=60)
 
 
-@given(lengths, st.integers(1, 7), st.integers(1, 4), st.integers(0, 2**63 - 1), st.integers(0, 9), st.integers(1, 5))
+@given(lengths, st.integers(0, 20), st.integers(1, 4), st.integers(0, 2**63 - 1), st.integers(0, 9), st.integers(1, 5))
 def test_an_epoch_reads_every_example_once(
-    lengths_N: list[int], rows: int, world: int, seed: int, epoch: int, bucket: int
+    lengths_N: list[int], more: int, world: int, seed: int, epoch: int, bucket: int
 ) -> None:
+    batch = world + more
+    alone = RaggedBatches(lengths_N, batch=batch, seed=seed, bucket=bucket)
     ranks = [
-        RaggedBatches(lengths_N, batch=rows * world, seed=seed, rank=rank, world=world, bucket=bucket)
-        for rank in range(world)
+        RaggedBatches(lengths_N, batch=batch, seed=seed, rank=rank, world=world, bucket=bucket) for rank in range(world)
     ]
     steps = ranks[0].steps_per_epoch
     seen: list[int] = []
     for step in range(epoch * steps, (epoch + 1) * steps):
         parts = [batches.at(step) for batches in ranks]
         whole = ranks[0].all_at(step)
-        assert np.array_equal(np.concatenate(parts), whole)
-        assert len({len(part) for part in parts}) == 1
-        assert len(parts[0]) >= 1
-        assert len(whole) <= rows * world
-        assert len(whole) == rows * world or step == (epoch + 1) * steps - 1
+        assert np.array_equal(whole, alone.all_at(step))  # whatever the number of processes
+        counted = [part for part, batches in zip(parts, ranks) if np.isfinite(batches.divisor(step, 1.0))]
+        assert np.array_equal(np.concatenate(counted), whole)
+        for part, batches in zip(counted, ranks):
+            assert whole[batches.first_row(step)] == part[0]
+        # The mean over processes of their sums, each over its divisor, is the sum of all over their total.
+        shares = [len(part) / batches.divisor(step, len(whole)) for part, batches in zip(parts, ranks)]
+        assert np.mean(shares) == pytest.approx(1)
+        assert all(len(part) for part in parts)
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+        assert len(whole) == batch or (len(whole) < batch and step == (epoch + 1) * steps - 1)
         seen += whole.tolist()
-    counts = np.bincount(seen, minlength=len(lengths_N))
-    assert counts.min() >= 1
-    # Only what fills the short batch up is read again, and never a whole share of it.
-    assert counts.sum() - len(lengths_N) < world
-    assert counts.sum() == len(lengths_N) or len(lengths_N) % world
+    assert sorted(seen) == list(range(len(lengths_N)))
 
 
 @given(lengths, st.integers(0, 1000), st.permutations(range(12)))
@@ -86,8 +89,8 @@ def test_millions_are_quick_and_steps_of_an_epoch_are_free() -> None:
 def test_mistakes_are_refused() -> None:
     with pytest.raises(UserError, match="no examples"):
         RaggedBatches([], batch=2)
-    with pytest.raises(UserError, match="batch 3 cannot be shared by 2 processes"):
-        RaggedBatches([1, 2], batch=3, world=2)
+    with pytest.raises(UserError, match="batch 3 cannot be shared by 4 processes"):
+        RaggedBatches([1, 2], batch=3, world=4)
 
 
 @given(lengths, st.integers(1, 9))

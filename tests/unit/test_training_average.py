@@ -9,7 +9,7 @@ from statewise.training.optimizer import Average
 
 def test_a_moving_average_is_its_definition() -> None:
     model = tiny("elman")
-    average = Average(model, decay=0.9)
+    average = Average(dict(model.named_parameters()), decay=0.9)
     average.start()
     values = {name: [p.detach().clone()] for name, p in model.named_parameters()}
     for _ in range(30):

@@ -124,7 +124,7 @@ class ClassificationJob(Job):
         content = _Content(
             self.train_rows.batch(mine).to(device), onto(device, torch.from_numpy(self._train_label_N[mine]))
         )
-        weight = float(self._weight_K[self._train_label_N[everyone]].sum()) / self._par.world
+        weight = self._batches.divisor(step, float(self._weight_K[self._train_label_N[everyone]].sum()))
         tokens = sum(self._lengths[i] for i in everyone)
         return Window(len(mine), 1, True, content, weight=weight, tokens=tokens)
 

@@ -47,6 +47,7 @@ class _Content(NamedTuple):
     prepared: Prepared
     lengths_B: Tensor | None  # of whole series; windows are all of one length
     step: int
+    first_row: int  # of this rank, among the rows of all
 
 
 def build_of(spec: ForecastingSpec, known: Known) -> Forecaster:
@@ -119,6 +120,10 @@ class ForecastingJob(Job):
             return directions("mse", "mae", "squared_error")
         return directions(own, "mse", "mae")
 
+    @property
+    def regular(self) -> bool:
+        return self.spec.forecast.mode == "direct" or isinstance(self.spec.forecast.forcing, TeacherForcing)
+
     def build(self) -> Forecaster:
         return build_of(self.spec, self.known)
 
@@ -163,8 +168,14 @@ class ForecastingJob(Job):
             weight = _counted(observed.observed_BTC[:, 1:], bits)
             tokens = sum(self._lengths[i] for i in everyone)
             prepared = as_prepared(rows)
-            content = _Content(prepared.to(self._par.device), onto(self._par.device, rows.lengths_B), step)
-            return Window(len(mine), 1, True, content, weight=max(1.0, weight / self._par.world), tokens=tokens)
+            content = _Content(
+                prepared.to(self._par.device),
+                onto(self._par.device, rows.lengths_B),
+                step,
+                self._batches.first_row(step),
+            )
+            weight = self._batches.divisor(step, max(1.0, weight))
+            return Window(len(mine), 1, True, content, weight=weight, tokens=tokens)
         batch = self._windows.at(step)
         everyone_batch = batch if self._par.world == 1 else self._everyone.at(step)
         from_ = batch.context if self.spec.forecast.mode == "direct" else 1
@@ -177,23 +188,23 @@ class ForecastingJob(Job):
             len(batch.values_BTC),
             1,
             True,
-            _Content(prepare(batch).to(self._par.device), None, 0 if told else step),
-            weight=max(1.0, weight / self._par.world),
+            _Content(prepare(batch).to(self._par.device), None, 0 if told else step, self._windows.first_row),
+            weight=max(1.0, weight) / self._par.world,
             tokens=everyone_batch.observed_BTC[..., 0].numel(),
             ends=True,
             obstacle=obstacle,
         )
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
-        prepared, lengths_B, step = window.content
+        prepared, lengths_B, step, first_row = window.content
         loss = forecaster_loss(
             model,
             prepared.rows(some),
             None if lengths_B is None else lengths_B[some],
             forcing=self.spec.forecast.forcing,
             step=step,
-            key=(self.spec.seed, step, self._par.rank),
-            first_row=some.start or 0,
+            key=(self.spec.seed, step, 0),
+            first_row=first_row + (some.start or 0),
         )
         return loss.total, state
 

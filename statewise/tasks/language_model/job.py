@@ -146,6 +146,10 @@ class LanguageModelJob(Job):
     def judges(self) -> Mapping[str, Better]:
         return directions("nats")
 
+    @property
+    def regular(self) -> bool:
+        return isinstance(self.spec.forcing, TeacherForcing)
+
     def build(self) -> TokenMachine[Any]:
         return build(self.spec.model, vocab=self.corpus.tokenizer.vocab, seed=self.spec.seed)
 
@@ -194,14 +198,14 @@ class LanguageModelJob(Job):
             obstacle = "a document begins in this window"
         elif place.length != self.batches.window:
             obstacle = "the last window of an epoch is shorter"
-        read = len(place.starts_B) * place.length
+        read = place.length * (self.spec.train.batch if self.spec.learns == "gradient" else self._par.world)
         return Window(
             len(place.starts_B),
             place.length,
             place.fresh,
             _Content(tokens, None if told else step),
-            weight=read,
-            tokens=read * self._par.world,
+            weight=read / self._par.world,
+            tokens=read,
             ends=place.ends,
             obstacle=obstacle,
         )
@@ -257,7 +261,7 @@ class LanguageModelJob(Job):
             key=(self.spec.seed, step),
             feedback=feed_within(policy.choice, begin_id=self._begin_id, end_id=self._end_id),
             before=None if window.fresh and times.start == 0 else state.given_BV,  # at first, nothing was given yet
-            first_row=self._par.rank * window.rows + some.start,
+            first_row=self.batches.first_row + some.start,
             first_time=times.start,
         )
         return logits_BTV, Speaking(inner, logits_BTV[:, -1].detach().to(state.given_BV))

@@ -124,7 +124,7 @@ class TaggingJob(Job):
         tags_BT = torch.from_numpy(np.where(inside_BT, self._tag_N[place_BT], 0))
         device = self._par.device
         content = _Content(self.train_rows.batch(mine).to(device), onto(device, tags_BT))
-        weight = float(self._weight_P[everyone].sum()) / self._par.world
+        weight = self._batches.divisor(step, float(self._weight_P[everyone].sum()))
         tokens = int(self.train_rows.length_P[everyone].sum())
         return Window(len(mine), 1, True, content, weight=weight, tokens=tokens)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from statewise.core import Machine
 from statewise.data import RaggedBatches, left_out_note
 from statewise.models import measured, pair_flops
-from statewise.specs import AnyRunSpec, TranslationSpec
+from statewise.specs import AnyRunSpec, TeacherForcing, TranslationSpec
 from statewise.tasks.folder import fingerprint
 from statewise.tasks.job import Job, Opening, some_rows
 from statewise.tasks.metric import directions
@@ -64,6 +64,10 @@ class TranslationJob(Job):
         if self.languages.levels is not None:
             return directions("nats", "mse", "mae", "length_exact")
         return directions("nats", "bleu", "exact", "length_exact")
+
+    @property
+    def regular(self) -> bool:
+        return isinstance(self.spec.forcing, TeacherForcing)
 
     def build(self) -> Machine[Any]:
         return self.translator.build()
@@ -122,8 +126,9 @@ class TranslationJob(Job):
         batch = self.translator.batch(self.train_rows, mine)
         written = sum(len(self.train_rows.targets[i]) for i in everyone)
         read = sum(len(self.train_rows.sources[i]) for i in everyone)
-        content = _Content(batch, step, self._par.rank * len(mine))
-        return Window(len(mine), 1, True, content, weight=written / self._par.world, tokens=read + written)
+        content = _Content(batch, step, self._batches.first_row(step))
+        weight = self._batches.divisor(step, written)
+        return Window(len(mine), 1, True, content, weight=weight, tokens=read + written)
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
         batch, step, first_row = window.content

@@ -84,6 +84,11 @@ class TreeJob(Job):
         there: NDArray[np.bool_] = self.held.label_N[self.held.first_B] != NO_LABEL
         return there
 
+    @property
+    def regular(self) -> bool:
+        """A tree is read node by node, or depth by depth."""
+        return False
+
     def build(self) -> NodeClassifier:
         return build_node_classifier(
             self.spec.model,
@@ -140,7 +145,7 @@ class TreeJob(Job):
 
     def window(self, step: int) -> Window:
         mine, everyone = (self._learned_B[some] for some in (self._batches.at(step), self._batches.all_at(step)))
-        weight = float(self._tree_weight_B[everyone].sum()) / self._par.world
+        weight = self._batches.divisor(step, float(self._tree_weight_B[everyone].sum()))
         return Window(len(mine), 1, True, mine, weight=weight, tokens=int(self.train.size_B[everyone].sum()))
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:

@@ -1,0 +1,205 @@
+"""A model whose parameters, gradients and optimiser state are divided between processes: PyTorch's FSDP2.
+
+Each process keeps some rows of every parameter. A layer's parameters are gathered when the layer is read, forward and
+backward, and dropped after it; everything that is no layer (embedding, head, norms, tied weights) is one further unit.
+The optimiser moves the rows that its process keeps, as ordinary tensors, so it knows nothing of this.
+
+The rows of a parameter of n rows lie as `torch.chunk` cuts them: the first processes have ceil(n / parts) each, the
+last may have fewer or none. Where a run spans several nodes, each node holds all parts, and gradients are averaged
+over nodes (hybrid sharding): gathering then never leaves a node.
+"""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from statewise.core import Machine, leaves
+from statewise.specs import TrainSpec
+from statewise.training.device import memory_of, training_bytes
+from statewise.training.parallel import Parallel, Whole, rows_of_part
+from statewise.training.task import Task, Window
+
+if TYPE_CHECKING:
+    pass
+
+T = TypeVar("T")
+
+_AUTO_SHARE = 0.5  # of a GPU's memory that parameters, gradients and optimiser state may fill before they are divided
+_ENTRIES = ("absorb", "step", "step_", "condition")  # methods besides `forward` by which a layer is read
+
+
+def num_parts(parameters: int, spec: TrainSpec, par: Parallel) -> int:
+    """How many processes share one copy of the model; 1: each has its own.
+
+    "auto" divides it where the processes run on GPUs and its parameters, gradients and optimiser state would fill more
+    than half of the memory of one. Over several nodes, the processes of each node share one copy.
+    """
+    if par.world == 1 or spec.shard == "never":
+        return 1
+    if spec.shard == "auto":
+        memory = memory_of(par.device) if par.device.type == "cuda" else None
+        if memory is None or training_bytes(parameters, spec) <= _AUTO_SHARE * memory:
+            return 1
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", par.world))
+    return local if 1 < local < par.world and par.world % local == 0 else par.world
+
+
+class _Root(nn.Module):
+    """Everything that is no layer is gathered while a call of this runs."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, call: Callable[[], T]) -> T:
+        return call()
+
+
+class Sharded(Whole):
+    """The parameters of a model divided in `parts`; what it offers is what `Whole` offers.
+
+    Whatever gathers parameters (`loss`, `call`, `each_whole`, `of_all_rows`) is called by all processes together.
+    """
+
+    def __init__(self, model: nn.Module, task: Task, par: Parallel, parts: int) -> None:
+        # PyTorch loads these in a second or so, and a run that is not divided does not need them.
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+        from torch.distributed.tensor import DTensor
+
+        # States are often views. FSDP warns of writing to one in place, which no machine does (law `pure`).
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+        self.model, self.task, self.par, self.parts = model, task, par, parts
+        self._divided: type[DTensor] = DTensor
+        kind = par.device.type
+        if parts == par.world:
+            mesh = init_device_mesh(kind, (parts,), mesh_dim_names=("part",))
+        else:
+            mesh = init_device_mesh(kind, (par.world // parts, parts), mesh_dim_names=("copy", "part"))
+        self.part = mesh.get_local_rank("part")
+        self._group = mesh.get_group("part")
+        for layer in layers_of(model) if task.regular else []:
+            fully_shard(layer, mesh=mesh)
+            for name in _ENTRIES:
+                if callable(getattr(layer, name, None)):
+                    register_fsdp_forward_method(layer, name)
+        self._root = _Root(model)
+        self._rest = fully_shard(self._root, mesh=mesh)  # the same module, with the methods of FSDP
+        self._rest.set_reduce_scatter_unused_params(True)  # the rows of another process may have used them
+        self.call(lambda: None)  # after the first call, parameters stay where they are in memory
+        self.weights = {
+            name: nn.Parameter(self.local(p), requires_grad=p.requires_grad) for name, p in model.named_parameters()
+        }
+        self._kept = {p: self.weights[name] for name, p in model.named_parameters()}
+
+    def local(self, tensor: Tensor) -> Tensor:
+        with torch.no_grad():
+            local: Tensor = tensor.to_local() if isinstance(tensor, self._divided) else tensor
+        return local
+
+    def rows_of(self, tensor: Tensor) -> slice | None:
+        return rows_of_part(len(tensor), self.part, self.parts) if isinstance(tensor, self._divided) else None
+
+    @property
+    def writes(self) -> bool:
+        return self.par.rank < self.parts  # the first node, where there are several
+
+    def kept(self, parameter: nn.Parameter) -> nn.Parameter:
+        return self._kept[parameter]
+
+    # ---------------------------------------------------------------- reading the model
+
+    def call(self, call: Callable[[], T]) -> T:
+        try:
+            with torch.no_grad():
+                result: T = self._root(call)
+        finally:
+            self._rest.reset_iter_state()  # a failure may have come while some layer was gathered
+        return result
+
+    def loss(self, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
+        result: tuple[Tensor, Any] = self._root(lambda: self.task.loss(self.model, window, some, times, state))
+        return result
+
+    def slices(self, rows: int, wanted: int) -> int:
+        """Each slice is a backward pass, in which all processes take part."""
+        return wanted if wanted == 1 else int(-self.par.largest(-float(min(rows, wanted)))[0])
+
+    # ---------------------------------------------------------------- gradients
+
+    def collect_gradients(self) -> None:
+        for name, p in self.model.named_parameters():
+            if p.grad is not None:
+                self.weights[name].grad = self.local(p.grad)
+                p.grad = None
+
+    def drop_gradients(self) -> None:
+        for name, p in self.model.named_parameters():
+            p.grad = self.weights[name].grad = None
+
+    def norm(self) -> Tensor:
+        squared = super().norm().double() ** 2
+        dist.all_reduce(squared, group=self._group)
+        return squared.sqrt().float()
+
+    def first_of_all(self, wrong: int | None) -> int | None:
+        none = len(self.weights)
+        (first,) = self.par.largest(-float(none if wrong is None else wrong))
+        return None if -first == none else int(-first)
+
+    # ---------------------------------------------------------------- whole tensors
+
+    def each_whole(self, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        for name, value in tensors.items():
+            with torch.no_grad():
+                yield name, value.full_tensor() if isinstance(value, self._divided) else value
+
+    def of_all_rows(self, kept: Tensor, count: int) -> Tensor:
+        """The whole of a tensor of `count` rows, from those that each process keeps."""
+        each = -(-count // self.parts)
+        filled = kept.new_zeros(each, *kept.shape[1:])
+        filled[: len(kept)] = kept
+        pieces = [torch.empty_like(filled) for _ in range(self.parts)]
+        dist.all_gather(pieces, filled, group=self._group)
+        return torch.cat(pieces)[:count]
+
+
+def place(model: nn.Module, task: Task, spec: TrainSpec, par: Parallel) -> Whole:
+    """Divide the model between processes if the spec and its size ask for it."""
+    parts = num_parts(sum(p.numel() for p in model.parameters()), spec, par)
+    return Whole(model, task, par) if parts == 1 else Sharded(model, task, par, parts)
+
+
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """The machines that lie in lists, outermost: what a model repeats.
+
+    A layer whose parameters are used elsewhere too, or are part of its initial state, belongs to the rest of the model.
+    """
+    layers: list[nn.Module] = []
+    inside: set[nn.Module] = set()
+    for module in model.modules():
+        if isinstance(module, nn.ModuleList) and module not in inside:
+            for layer in module:
+                if isinstance(layer, Machine) and layer not in inside:
+                    layers.append(layer)
+                    inside.update(layer.modules())
+    users: dict[nn.Parameter, int] = {}
+    for module in model.modules():
+        for p in module.parameters(recurse=False):
+            users[p] = users.get(p, 0) + 1
+
+    def apart(layer: nn.Module) -> bool:
+        own: dict[nn.Parameter, int] = {}
+        for module in layer.modules():
+            for p in module.parameters(recurse=False):
+                own[p] = own.get(p, 0) + 1
+        assert isinstance(layer, Machine)
+        learned = any(leaf.requires_grad for _, leaf in leaves(layer.init_state(1)))
+        return bool(own) and not learned and all(users[p] == count for p, count in own.items())
+
+    return [layer for layer in layers if apart(layer)]
