@@ -25,7 +25,6 @@ from statewise.inspection.attention.weights import (
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject
-from statewise.inspection.text import windows, with_tokens
 from statewise.specs import Spec
 from statewise.tasks import Specimen, Specimens, TextSpecimens
 
@@ -58,7 +57,7 @@ def apply(subject: Subject, settings: AttentionSettings, progress: Progress) -> 
 
 def _on_text(subject: Subject, text: TextSpecimens, settings: AttentionSettings, progress: Progress) -> Finding:
     length = min(settings.window, len(text.tokens_T), text.window or settings.window)
-    window_BT = windows(text, length, settings.rows)
+    window_BT = text.window_tokens(length, settings.rows)
     device = subject.machine.like.device
     seen = [
         see(subject.machine, window_1T.to(device))
@@ -72,7 +71,7 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: AttentionSettings,
         settings,
         seen,
         drawn=seen[0],
-        pieces=with_tokens(text, text.tokens_T[first.begin : first.end + 1]).names(),
+        pieces=text.names(first.begin, first.end + 1),
         place="token",
         where="The first window",
         causal=True,

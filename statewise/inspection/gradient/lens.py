@@ -38,7 +38,6 @@ from statewise.inspection.gradient.jacobian import (
 )
 from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject
-from statewise.inspection.text import windows
 from statewise.specs import Spec, UserError
 from statewise.tasks import Specimen, Specimens, TextSpecimens, Words
 from statewise.tasks.language_model import Documents
@@ -88,7 +87,7 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: GradientSettings, 
     if length < _SHORTEST:
         raise UserError(f"{text.source} has {tokens} tokens, too few to follow a gradient", fix="give a longer text")
     machine = copy.deepcopy(subject.machine).double().eval()
-    window_BT = windows(text, length + 1, settings.rows or _WINDOWS).to(machine.like.device)
+    window_BT = text.window_tokens(length + 1, settings.rows or _WINDOWS).to(machine.like.device)
     flows = _follow_windows(machine, text, window_BT, settings.queries, progress)
     # Only distances that the earlier half of the queries has, too.
     sides = by_part(flows, reached_by=0.5)
@@ -157,7 +156,7 @@ def _follow_windows(
 def _context_gain(machine: Machine[Any], text: TextSpecimens, settings: GradientSettings, progress: Progress) -> Gain:
     wanted = min(settings.context, text.window or settings.context)
     longest = longest_context(len(text.tokens_T), wanted=wanted, targets=settings.targets)
-    window_BT = windows(text, longest + 1, settings.targets).to(machine.like.device)
+    window_BT = text.window_tokens(longest + 1, settings.targets).to(machine.like.device)
     return gain(machine, window_BT, progress)
 
 

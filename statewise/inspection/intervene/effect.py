@@ -15,7 +15,6 @@ from statewise.core import Machine, State, concat, leaves, lens
 from statewise.decoding import Continuation, Sampling, extend
 from statewise.display import Progress
 from statewise.inspection.intervene.address import Address, Intervention, changed, put, silence, units_of
-from statewise.inspection.text import fresh_starts
 from statewise.specs import UserError, lens_setting
 from statewise.tasks import Specimen, TextSpecimens
 
@@ -53,16 +52,16 @@ def cuts(text: TextSpecimens, *, places: int, ahead: int | None = None) -> list[
 
     The state is reset nowhere among those, and as many tokens were read before, where the text has them.
     """
-    model, starts = text.model, fresh_starts(text)
-    stops = np.append(starts[1:], len(text.tokens_T))
-    ahead = ahead or min(_AHEAD, (int((stops - starts).max()) - 1) // 3)
+    model, starts = text.model, text.fresh_starts
+    stops = [*starts[1:], len(text.tokens_T)]
+    longest = max(stop - start for start, stop in zip(starts, stops))
+    ahead = ahead or min(_AHEAD, (longest - 1) // 3)
     possible = [
         at
         for start, stop in zip(starts, stops)
-        for at in range(start + min(ahead, max(1, int(stop - start) // 2)), stop - ahead)
+        for at in range(start + min(ahead, max(1, (stop - start) // 2)), stop - ahead)
     ]
     if not possible or ahead < 3:
-        longest = int((stops - starts).max())
         fewer = f", or {lens_setting('ahead', (longest - 1) // 2)}" if longest >= 9 else ""
         raise UserError(
             f"the model reads at most {longest} tokens of this text in one go: too few to read {ahead} after a cut",
@@ -70,8 +69,8 @@ def cuts(text: TextSpecimens, *, places: int, ahead: int | None = None) -> list[
         )
     found = []
     for number in np.unique(np.linspace(0, len(possible) - 1, places).astype(int)):
-        at = int(possible[number])
-        start = int(starts[np.searchsorted(starts, at, side="right") - 1])
+        at = possible[number]
+        start = max(begin for begin in starts if begin <= at)
         tokens_T = text.tokens_T[at : at + ahead + 1].to(model.like.device)
         found.append(Cut(at, state_after(model, text.tokens_T[start:at]), tokens_T))
     return found
