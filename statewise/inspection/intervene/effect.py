@@ -203,7 +203,6 @@ def continued(
     vocab: int,
     tokens: int,
     sampling: Sampling,
-    never: Sequence[int] = (),
 ) -> list[int]:
     """The tokens generated after reading `token` from this state. Equal `sampling` draws equal random numbers."""
     device = model.like.device
@@ -214,7 +213,7 @@ def continued(
         seen_BV=torch.zeros(1, vocab, dtype=torch.bool, device=device),
         tail_BK=torch.full((1, 8), -1, dtype=torch.int64, device=device),
     )
-    generated_BT, _ = extend(model, at, sampling, tokens=tokens, never=never)
+    generated_BT, _ = extend(model, at, sampling, tokens=tokens)
     return [int(token) for token in generated_BT[0]]
 
 

@@ -105,14 +105,13 @@ class TextSpecimens(Specimens):
         source: str,
         backwards: bool = False,
         window: int | None = None,
-        rows: Sequence[Row] | None = None,
     ) -> None:
         """Each document begins with `end_id`. With `window`, the state is reset every so many tokens: the model never
         learned beyond them. `backwards`: the text is read from its end.
         """
         self.model, self.tokens_T, self.end_id, self.decode = model, tokens_T, end_id, decode
         self.source, self.backwards, self.window = source, backwards, window
-        self.rows = self._consecutive(min(_LENGTH, window or _LENGTH)) if rows is None else list(rows)
+        self.rows = self._consecutive(min(_LENGTH, window or _LENGTH))
 
     def __len__(self) -> int:
         return len(self.rows)
