@@ -292,16 +292,16 @@ def _chunks(
             begin, waiting, parts = begin + waiting, 0, {name: [] for name in names}
 
 
-def _units(one: Specimen, z_1TI: Tensor, observed: Sequence[Observed], length: int) -> dict[str, Units]:
+def _units(row: Specimen, z_1TI: Tensor, observed: Sequence[Observed], length: int) -> dict[str, Units]:
     """Every name at every place, copied as it is observed: keeping all tensors of a long row would take more memory."""
     found = {which.name: np.empty((length, len(which.shown)), dtype=np.float32) for which in observed}
     shown = {which.name: which.shown for which in observed}
-    places = {name: iter(one.seen_order(name, length).tolist()) for name in found}
+    places = {name: iter(row.seen_order(name, length).tolist()) for name in found}
 
     def put(name: str, value: Tensor) -> Tensor:
         found[name][next(places[name])] = value[0].flatten().float().cpu().numpy()[shown[name]]
         return value
 
     with lens(*found, edit=put, keep=False):
-        one.read(z_1TI)
+        row.read(z_1TI)
     return found

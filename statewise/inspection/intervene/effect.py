@@ -223,7 +223,7 @@ def continued(
 class RowCut(NamedTuple):
     """A row that was read up to a place, and the questions that are answered after it."""
 
-    one: Specimen
+    row: Specimen
     at: int
     state: State
     read_1TC: Tensor  # outputs before the cut
@@ -245,21 +245,21 @@ class _Answers(NamedTuple):
 
 
 @torch.no_grad()
-def row_cuts(one: Specimen, machine: Machine[Any]) -> list[RowCut]:
+def row_cuts(row: Specimen, machine: Machine[Any]) -> list[RowCut]:
     """A few places of a row with a question after them; the first one, too, where something was read before it."""
-    last_Q = [_last_place(one.distance(query)) for query in range(len(one.questions))]
-    z_1TI = one.enter(one.x_TE[None])
-    length = len(one) - one.first
+    last_Q = [_last_place(row.distance(query)) for query in range(len(row.questions))]
+    z_1TI = row.enter(row.x_TE[None])
+    length = len(row) - row.first
     offsets = {min(max(round(share * length), 1), length - 1) for share in _SHARES if length > 1}
-    begun, found = one.begun(z_1TI), []
-    for at in sorted(one.first + offset for offset in (offsets if one.begin is None else {0, *offsets})):
+    begun, found = row.begun(z_1TI), []
+    for at in sorted(row.first + offset for offset in (offsets if row.begin is None else {0, *offsets})):
         asked = tuple(query for query, last in enumerate(last_Q) if last >= at)
         if asked:
-            y_1TC, state = machine(z_1TI[:, one.first : max(at, one.first + 1)], begun)
-            if at == one.first:
+            y_1TC, state = machine(z_1TI[:, row.first : max(at, row.first + 1)], begun)
+            if at == row.first:
                 y_1TC, state = y_1TC[:, :0], begun
             gap_Q = torch.tensor([last_Q[query] - at + 1 for query in asked])
-            found.append(RowCut(one, at, state, y_1TC, asked, gap_Q))
+            found.append(RowCut(row, at, state, y_1TC, asked, gap_Q))
     return found
 
 
@@ -274,7 +274,7 @@ def row_effects(
     cut: RowCut, machine: Machine[Any], interventions: Sequence[Intervention], other: State
 ) -> dict[Intervention, Effect]:
     """Each intervention at this cut; `other` is the state of a swap."""
-    z_1TI = cut.one.enter(cut.one.x_TE[None])[:, cut.at :]
+    z_1TI = cut.row.enter(cut.row.x_TE[None])[:, cut.at :]
     base = _answers_after(cut, machine(z_1TI, cut.state)[0])
     found: dict[Intervention, Effect] = {}
     at_once = [intervention for intervention in interventions if intervention.act != "freeze"]
@@ -304,32 +304,32 @@ def row_effects(
 @torch.no_grad()
 def row_costs(cut: RowCut, machine: Machine[Any]) -> Tensor:
     """Losses of the questions after a cut, without an intervention."""
-    y_1TC = machine(cut.one.enter(cut.one.x_TE[None])[:, cut.at :], cut.state)[0]
+    y_1TC = machine(cut.row.enter(cut.row.x_TE[None])[:, cut.at :], cut.state)[0]
     return _answers_after(cut, y_1TC).cost_NQ[0]
 
 
 @torch.no_grad()
-def silenced_row(one: Specimen, addresses: Sequence[Address]) -> tuple[Tensor, dict[Address, Effect]]:
+def silenced_row(row: Specimen, addresses: Sequence[Address]) -> tuple[Tensor, dict[Address, Effect]]:
     """The loss of every question; and the effect of each observed name being 0 all along the row."""
-    x_1TE = one.x_TE[None]
-    z_1TI = one.enter(x_1TE)
+    x_1TE = row.x_TE[None]
+    z_1TI = row.enter(x_1TE)
 
     def answers(y: Tensor) -> _Answers:
-        return _Answers(one.judge(y, x_1TE), one.answer(y, x_1TE))
+        return _Answers(row.judge(y, x_1TE), row.answer(y, x_1TE))
 
-    base, found = answers(one.read(z_1TI)), {}
+    base, found = answers(row.read(z_1TI)), {}
     for address in addresses:
         with lens(address.path, edit=silence(address), keep=False):
-            y = one.read(z_1TI)
+            y = row.read(z_1TI)
         found[address] = _effect(base, answers(y), 0)
     return base.cost_NQ[0], found
 
 
 def _answers_after(cut: RowCut, y_NTC: Tensor) -> _Answers:
-    x_NTE = cut.one.x_TE.expand(len(y_NTC), -1, -1)
+    x_NTE = cut.row.x_TE.expand(len(y_NTC), -1, -1)
     whole_NTC = torch.cat([cut.read_1TC.expand(len(y_NTC), -1, -1), y_NTC], dim=1)
     asked = torch.tensor(cut.asked, device=y_NTC.device)
-    cost_NQ, answer_NQK = cut.one.judge(whole_NTC, x_NTE), cut.one.answer(whole_NTC, x_NTE)
+    cost_NQ, answer_NQK = cut.row.judge(whole_NTC, x_NTE), cut.row.answer(whole_NTC, x_NTE)
     return _Answers(cost_NQ[:, asked], answer_NQK[:, asked])
 
 

@@ -368,7 +368,7 @@ def _silence(rows: Sequence[Specimen], settings: InterveneSettings, progress: Pr
 
 
 @torch.no_grad()
-def _observed(one: Specimen) -> Mapping[str, Tensor]:
+def _observed(row: Specimen) -> Mapping[str, Tensor]:
     """Every name that is observed while a row is read, with the first of its values."""
     first: dict[str, Tensor] = {}
 
@@ -376,9 +376,9 @@ def _observed(one: Specimen) -> Mapping[str, Tensor]:
         first.setdefault(name, value)
         return value
 
-    z_1TI = one.enter(one.x_TE[None])
+    z_1TI = row.enter(row.x_TE[None])
     with lens(edit=note, keep=False):
-        one.read(z_1TI)
+        row.read(z_1TI)
     return first
 
 
