@@ -11,7 +11,7 @@ from statewise.kernels.attention.cache import append as append
 from statewise.kernels.attention.cache import up_to as up_to
 from statewise.kernels.attention.cache import used_slots, write_
 from statewise.kernels.attention.cache import with_room as with_room
-from statewise.kernels.attention.mask import Mask as Mask
+from statewise.kernels.attention.naive import Mask as Mask
 from statewise.kernels.choice import ATTENTION_OP, Choice, Wish, choose
 from statewise.kernels.with_triton import load, triton_or
 
