@@ -49,7 +49,7 @@ def evaluate(
     Example: statewise evaluate runs/forecasting --folds 5 --plot forecast.svg
     """
     from statewise.specs import UserError
-    from statewise.tasks import SelfReadingRun
+    from statewise.tasks import OrderedRun, SelfReadingRun
     from statewise.tasks.forecasting import ForecastingRun
     from statewise.tasks.translation import TranslationRun
 
@@ -82,7 +82,17 @@ def evaluate(
     if stationarity:
         if folds or plot or plot_error:
             raise UserError("--stationarity prints its own table", fix="leave the other options out")
-        _stationarity(run, opened, files, json_=json_)
+        ordered = opened.able(
+            OrderedRun,
+            lacks="has rows with no order in time, so there is nothing to test",
+            fix="leave out --stationarity; series and texts of language models can be tested",
+        )
+        tested = ordered.stationarity(files)
+        if json_:
+            print_json(tested.as_dict())
+        else:
+            words = tested.words
+            print_report(tested.report(words.subject), title=f"{run}: {words.question}", first=words.rows)
         return
     if data and (folds or plot or plot_error):
         raise UserError("--folds, --plot and --plot-error use the held-out part of the data", fix="leave out --data")
@@ -103,35 +113,6 @@ def evaluate(
     for number, result in enumerate(results, start=1):
         part = read if folds is None else f"{read}: period {number} of {folds}"
         print_report(result.report(opened.spec.name), title=f"{run} on {part}", first="predictor")
-
-
-def _stationarity(name: Path, run: "Run", files: "Sequence[Path] | None", *, json_: bool) -> None:
-    from statewise.specs import UserError
-    from statewise.tasks.forecasting import ForecastingRun
-    from statewise.tasks.language_model import LanguageModelRun
-
-    if isinstance(run, LanguageModelRun):
-        told, first = run.stationarity(files), "counted"
-        report, title = told.report("the text"), f"{name}: is the text stationary?"
-        record = {
-            **told._asdict(),
-            **{test: getattr(told, test)._asdict() for test in ("tokens", "pairs", "transitions")},
-        }
-    elif not isinstance(run, ForecastingRun):
-        raise UserError(
-            f"the rows of a {run.spec.task} run have no order in time, so there is nothing to test",
-            fix="leave out --stationarity; series and texts of language models can be tested",
-        )
-    elif files:
-        raise UserError("--stationarity trains small models of its own on the run's series", fix="leave out --data")
-    else:
-        tested, first = run.stationarity(), "small models"
-        report, title = tested.report("its series"), f"{name}: is the series stationary?"
-        record = tested._asdict()
-    if json_:
-        print_json(record)
-    else:
-        print_report(report, title=title, first=first)
 
 
 def _harness(run: "Run", tasks: list[str], folder: Path | None, *, json_: bool) -> None:

@@ -7,9 +7,10 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,8 @@ from statewise.specs import UserError
 from statewise.tasks import is_finite, metric_of
 from statewise.training import read_metrics
 
+M = TypeVar("M")
+
 CONTEXTS = (256, 1024, 4096, 16384, 65536)
 _READ = 256  # tokens that are read before a state that grows is extended
 _LARGEST = 1 << 29  # bytes of a state whose step is timed
@@ -32,29 +35,28 @@ def bytes_by_context(machine: Machine[Any] | None, *, also: int = CONTEXTS[0]) -
     """Bytes of state of one row by the tokens it has read (of the source, for a model with an encoder)."""
     if machine is None:
         return {}
-    sizes = {}
-    for context in sorted({also, *CONTEXTS}):
+    contexts = sorted({also, *CONTEXTS})
+    if isinstance(machine, ConditionalMachine):
+        return _by_context(partial(source_bytes, machine), contexts)
+    return _by_context(partial(context_bytes, machine), contexts)
+
+
+def _by_context(measure: Callable[[int], M], contexts: Sequence[int]) -> dict[int, M]:
+    """Up to the first context that the machine cannot read."""
+    measured = {}
+    for context in contexts:
         try:
-            if isinstance(machine, ConditionalMachine):
-                sizes[context] = source_bytes(machine, context)
-            else:
-                sizes[context] = context_bytes(machine, context)
+            measured[context] = measure(context)
         except UserError:
-            break  # it cannot read so many
-    return sizes
+            break
+    return measured
 
 
 def training_by_context(machine: Machine[Any] | None) -> dict[int, int] | None:
     """Bytes that training on one row of so many tokens keeps for the backward pass."""
     if machine is None or isinstance(machine, ConditionalMachine):
         return None
-    sizes = {}
-    for context in CONTEXTS:
-        try:
-            sizes[context] = training_bytes(machine, context)
-        except UserError:
-            break  # it cannot read so many
-    return sizes
+    return _by_context(partial(training_bytes, machine), CONTEXTS)
 
 
 def longest_path(machine: Machine[Any] | None, *, reach: int | None) -> str | None:
@@ -72,14 +74,9 @@ def seconds_by_context(machine: Machine[Any] | None) -> dict[int, float] | None:
     initial = machine.eval().init_state(1)
     if all(leaf.numel() for _, leaf in leaves(initial)):
         return dict.fromkeys(CONTEXTS, _seconds(machine, _read(machine)))
-    sizes, seconds = bytes_by_context(machine), {}
-    for context in CONTEXTS:
-        try:
-            if sizes.get(context, _LARGEST) < _LARGEST:
-                seconds[context] = _seconds(machine, extended_state(machine, context))
-        except UserError:
-            break
-    return seconds
+    sizes = bytes_by_context(machine)
+    small = [context for context in CONTEXTS if sizes.get(context, _LARGEST) < _LARGEST]
+    return _by_context(lambda context: _seconds(machine, extended_state(machine, context)), small)
 
 
 def _read(machine: Machine[Any]) -> State:

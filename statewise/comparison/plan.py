@@ -203,11 +203,11 @@ def _applies(study: StudySpec, entry: EntrySpec, name: str) -> bool:
     return not problems
 
 
-def _searched_figure(spec: AnyRunSpec, found: Found, study: StudySpec) -> float | None:
+def _searched_figure(spec: AnyRunSpec, run: Found, study: StudySpec) -> float | None:
     """By validation: where the evaluation is on a test part, the best step of the curve."""
     if spec.tested:
-        return (min if study.better == "lower" else max)((point.figure for point in found.curve), default=None)
-    return found.figures.get(study.metric)
+        return (min if study.better == "lower" else max)((point.figure for point in run.curve), default=None)
+    return run.figures.get(study.metric)
 
 
 # -------------------------------------------------------------------- what cannot be compared

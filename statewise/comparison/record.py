@@ -55,16 +55,16 @@ def order_of(record: Mapping[str, Any], *, source: str, mixers: Sequence[OwnMixe
     return Order(trial, record["metric"], record["context"])
 
 
-def write_found(path: Path, found: Found) -> None:
-    write_json(path / "result.json", _sealed(found_record(found)))
+def write_found(path: Path, run: Found) -> None:
+    write_json(path / "result.json", _sealed(found_record(run)))
 
 
-def found_record(found: Found) -> dict[str, Any]:
-    watched = {name: [point._asdict() for point in curve] for name, curve in found.watched.items()}
-    curves = {"curve": [point._asdict() for point in found.curve], "watched": watched}
-    answers = None if found.answers is None else [answer._asdict() for answer in found.answers]
-    course = None if found.course is None else found.course._asdict()
-    return {**found._asdict(), **curves, "answers": answers, "course": course, "anchors": dict(found.anchors)}
+def found_record(run: Found) -> dict[str, Any]:
+    watched = {name: [point._asdict() for point in curve] for name, curve in run.watched.items()}
+    curves = {"curve": [point._asdict() for point in run.curve], "watched": watched}
+    answers = None if run.answers is None else [answer._asdict() for answer in run.answers]
+    course = None if run.course is None else run.course._asdict()
+    return {**run._asdict(), **curves, "answers": answers, "course": course, "anchors": dict(run.anchors)}
 
 
 def read_found(path: Path, *, say: Say = lambda _: None) -> Found | None:

@@ -17,6 +17,7 @@ from statewise.specs import UserError, nearest
 
 Better = Literal["lower", "higher"]
 Interval = tuple[float, float]
+_CONFIDENCE = 0.95  # of intervals, and of tests together
 
 
 class Standing(NamedTuple):
@@ -58,9 +59,7 @@ class Ranking(NamedTuple):
         return next(each for each in self.comparisons if {each.first, each.second} == {one, other})
 
 
-def standing(
-    entry: str, figures: Mapping[int, float | None], *, deterministic: bool = False, confidence: float = 0.95
-) -> Standing:
+def standing(entry: str, figures: Mapping[int, float | None], *, deterministic: bool = False) -> Standing:
     """`figures` by seed; None or not finite: that seed failed."""
     there = {seed: float(x) for seed, x in sorted(figures.items()) if x is not None and math.isfinite(x)}
     values = tuple(there.values())
@@ -70,15 +69,13 @@ def standing(
         figures=values,
         mean=float(np.mean(values)) if values else math.nan,
         deviation=float(np.std(values, ddof=1)) if len(values) > 1 else None,
-        t_interval=t_interval(values, confidence=confidence),
+        t_interval=t_interval(values),
         failed=len(figures) - len(values),
         deterministic=deterministic,
     )
 
 
-def standings(
-    found: Sequence[Found], *, metric: str, entries: Sequence[str] | None = None, confidence: float = 0.95
-) -> list[Standing]:
+def standings(found: Sequence[Found], *, metric: str, entries: Sequence[str] | None = None) -> list[Standing]:
     """Of every entry with a final trial, in the order of `entries` (default: of `found`)."""
     final = [run for run in found if run.phase == "final"]
     for run in final:
@@ -92,7 +89,7 @@ def standings(
         name: [(run.weights_sha256, run.figures.get(metric)) for run in final if run.entry == name] for name in names
     }
     return [
-        standing(name, by_seed[name], deterministic=len(same[name]) > 1 == len(set(same[name])), confidence=confidence)
+        standing(name, by_seed[name], deterministic=len(same[name]) > 1 == len(set(same[name])))
         for name in names
         if by_seed[name]
     ]
@@ -104,20 +101,15 @@ def ranking(
     metric: str,
     better: Better,
     entries: Sequence[str] | None = None,
-    confidence: float = 0.95,
 ) -> Ranking:
     """An order of the entries, and which of them the seeds cannot tell apart.
 
     Seeds are blocks, entries treatments, and one spread is estimated from all of them, so that two seeds of many
     entries already say something; it takes the spread to be alike.
     """
-    unsorted = [
-        standing
-        for standing in standings(found, metric=metric, entries=entries, confidence=confidence)
-        if standing.figures
-    ]
+    unsorted = [standing for standing in standings(found, metric=metric, entries=entries) if standing.figures]
     ordered = sorted(unsorted, key=lambda one: one.mean if better == "lower" else -one.mean)
-    comparisons = compare(ordered, confidence=confidence)
+    comparisons = compare(ordered)
     groups: list[list[str]] = []
     apart = {frozenset((pair.first, pair.second)) for pair in comparisons if pair.distinguishable}
     for one in ordered:
@@ -125,10 +117,10 @@ def ranking(
             groups[-1].append(one.entry)
         else:
             groups.append([one.entry])
-    return Ranking(ordered, groups, comparisons, _method(ordered, confidence))
+    return Ranking(ordered, groups, comparisons, _method(ordered))
 
 
-def compare(standings: Sequence[Standing], *, confidence: float = 0.95) -> list[Comparison]:
+def compare(standings: Sequence[Standing]) -> list[Comparison]:
     """All pairs. One that the fit of all entries says nothing of is judged by its own differences."""
     pooled = pooled_p(standings)
     pairs = list(itertools.combinations(range(len(standings)), 2))
@@ -140,26 +132,26 @@ def compare(standings: Sequence[Standing], *, confidence: float = 0.95) -> list[
         p_values.append(pooled[i, j] if (i, j) in pooled else paired_t(gaps))
     return [
         Comparison(
-            standings[i].entry, standings[j].entry, difference, p, distinguishable=p is not None and p < 1 - confidence
+            standings[i].entry, standings[j].entry, difference, p, distinguishable=p is not None and p < 1 - _CONFIDENCE
         )
         for (i, j), difference, p in zip(pairs, differences, holm(p_values))
     ]
 
 
-def _method(standings: Sequence[Standing], confidence: float) -> str:
+def _method(standings: Sequence[Standing]) -> str:
     most = max((len(standing.figures) for standing in standings), default=0)
     if most == 0:
         return ""
     if most < 2:
         return "One seed per model: differences cannot be tested, the order is that of single runs."
-    test = f"paired t-tests across seeds, pooled variance, Holm-corrected, {confidence:.0%}".replace("%", " %")
+    test = f"paired t-tests across seeds, pooled variance, Holm-corrected, {_CONFIDENCE:.0%}".replace("%", " %")
     return f"Models in the same group are statistically tied with its best ({test})."
 
 
 # -------------------------------------------------------------------- intervals
 
 
-def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval | None:
+def t_interval(values: Sequence[float], *, confidence: float = _CONFIDENCE) -> Interval | None:
     """`mean ± t · s / √N`; None for fewer than two values."""
     if len(values) < 2:
         return None

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core import onto
-from statewise.data.permutation import num_keys, permuted
 from statewise.data.shards import Tokens, release
 from statewise.specs import UserError
 
 # A separate random stream for the random order; no epoch's number is as large.
 _RANDOM_ORDER = 2**64 - 1
+NUM_KEYS = 6  # that choose an order: the rounds of a Feistel network
+_MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 LARGEST_RESIDENT = 1 << 28  # largest stream, in bytes, that is copied to the device
 
@@ -121,7 +122,7 @@ class Batches:
         starts_B = np.empty_like(read_B)
         for epoch in np.unique(read_B // windows):
             here_B = read_B // windows == epoch
-            offset, *keys = draws(self._seed, int(epoch), block=1, count=1 + num_keys())
+            offset, *keys = draws(self._seed, int(epoch), block=1, count=1 + NUM_KEYS)
             place_N = permuted(read_B[here_B] % windows, windows, np.array(keys))
             starts_B[here_B] = int(offset) % self._positions + place_N * self.window
         return starts_B
@@ -200,6 +201,38 @@ def draws(seed: int, stream: int, *, block: int, count: int) -> NDArray[np.uint6
     key = np.array([seed, stream], dtype=np.uint64)
     counter = np.array([0, block, 0, 0], dtype=np.uint64)
     return np.random.Philox(key=key, counter=counter).random_raw(count)
+
+
+def permuted(index_N: NDArray[np.int64], count: int, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Where each index of 0 … count - 1 goes, in the random order that `keys` choose: a bijection.
+
+    Computed and never stored: a place takes constant time and memory.
+    A Feistel network shuffles the numbers of just as many bits as `count` needs (one more, if that is odd). What leaves
+    the range goes through it again, until it is back: fewer than four times in the mean.
+    """
+    assert len(keys) == NUM_KEYS
+    half = np.uint64(max(1, (count - 1).bit_length() + 1 >> 1))
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    out_N = index_N.astype(np.uint64)
+    outside_N = np.ones(len(out_N), dtype=bool)
+    while outside_N.any():
+        out_N[outside_N] = _feistel(out_N[outside_N], half, mask, keys)
+        outside_N = out_N >= count
+    return out_N.astype(np.int64)
+
+
+def _feistel(x_N: NDArray[np.uint64], half: np.uint64, mask: np.uint64, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    left_N, right_N = x_N >> half, x_N & mask
+    for key in keys:
+        left_N, right_N = right_N, left_N ^ (_hashed(right_N ^ key) & mask)
+    return left_N << half | right_N
+
+
+def _hashed(x_N: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64: every bit of the result depends on every bit of the argument."""
+    for shift, multiplier in zip((30, 27), _MULTIPLIERS):
+        x_N = (x_N ^ x_N >> np.uint64(shift)) * multiplier
+    return x_N ^ x_N >> np.uint64(31)
 
 
 class ResidentTokens:

@@ -130,13 +130,13 @@ class DataFiles(NamedTuple):
 
 
 @contextmanager
-def as_files(spec: AnyRunSpec, data: Data, *, labelled: bool = True) -> Iterator[DataFiles]:
+def as_files(spec: AnyRunSpec, data: Data) -> Iterator[DataFiles]:
     """The files that `data` names, or a temporary file with the data itself."""
     paths = file_names(data)
     if paths is not None:
         yield DataFiles(paths, spec.data)
         return
-    with as_temporary_file(spec, data, labelled=labelled) as file:
+    with as_temporary_file(spec, data) as file:
         yield file
 
 

@@ -22,26 +22,26 @@ _ILLEGAL = re.compile(r"[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")  # not a
 _HEAT, _COOL = "#e8590c", "#0b62b8"
 
 
-def draw(one: Drawing, *, colours: Mapping[str, int] | None = None, width: int = 640) -> str:
+def draw(drawing: Drawing, *, colours: Mapping[str, int] | None = None, width: int = 640) -> str:
     """One `<svg>`, drawn for a width. `colours` numbers the entries that series belong to."""
-    assert one.drawable, one.name
-    if isinstance(one, Passage):
-        drawn = draw_passage(one, width=width)
-    elif one.kind == "map":
-        drawn = draw_map(one, width=width)
+    assert drawing.drawable, drawing.name
+    if isinstance(drawing, Passage):
+        drawn = draw_passage(drawing, width=width)
+    elif drawing.kind == "map":
+        drawn = draw_map(drawing, width=width)
     else:
-        drawn = svg.draw(one, colours=colours or {}, width=width)
+        drawn = svg.draw(drawing, colours=colours or {}, width=width)
     return _ILLEGAL.sub(lambda found: visible(found[0]), drawn)
 
 
-def draw_passage(one: Passage, *, width: int) -> str:
+def draw_passage(passage: Passage, *, width: int) -> str:
     """Lines of fixed pitch; the colour of a piece is behind its letters, in either direction."""
     room = int((width - 16) // _CHARACTER)
-    spots = typeset([piece for piece, _ in one.pieces], room=room)
+    spots = typeset([piece for piece, _ in passage.pieces], room=room)
     height = 16 + (max((spot.row for spot in spots), default=0) + 1) * _LINE
-    shades = "".join(_shades(one, spots))
+    shades = "".join(_shades(passage, spots))
     written = "".join(_written(word) for word in words(spots) if word.text.strip())
-    return svg.svg(width, height, title=one.title, finding=one.finding) + shades + written + "</svg>"
+    return svg.svg(width, height, title=passage.title, finding=passage.finding) + shades + written + "</svg>"
 
 
 def _written(word: Word) -> str:
@@ -59,16 +59,16 @@ def _written(word: Word) -> str:
     return f'<text class="piece" xml:space="preserve" {place}>{escape(word.text)}</text>'
 
 
-def _shades(one: Passage, spots: Sequence[Spot]) -> Iterator[str]:
+def _shades(passage: Passage, spots: Sequence[Spot]) -> Iterator[str]:
     """One rectangle for neighbours of one piece. Of several pieces in one letter the darkest is drawn."""
-    levels = one.levels()
+    levels = passage.levels()
     for (row, pieces), some in groupby(spots, key=lambda spot: (spot.row, spot.pieces)):
         together = list(some)
         level = max((levels[at] for at in pieces), key=abs)
         if not level:
             continue
         wide = sum(spot.wide for spot in together)
-        said = "\n".join(one.said(at) for at in pieces)
+        said = "\n".join(passage.said(at) for at in pieces)
         yield (
             f'<rect x="{8 + together[0].column * _CHARACTER:.1f}" y="{8 + row * _LINE:.1f}"'
             f' width="{wide * _CHARACTER:.1f}" height="{_LINE - 2:g}" fill="{_HEAT if level > 0 else _COOL}"'
@@ -80,9 +80,9 @@ _VARIABLE = re.compile(r"(--[\w-]+):\s*([^;}]+)")
 _RULE = re.compile(r"(\.chart[^{}]*)\{([^{}]*)\}")
 
 
-def svg_file(one: Drawing, *, colours: Mapping[str, int] | None = None, width: int = 640) -> str:
+def svg_file(drawing: Drawing, *, colours: Mapping[str, int] | None = None, width: int = 640) -> str:
     """The drawing in the light colours of a page, without CSS variables, which many programs do not support."""
-    return standalone(draw(one, colours=colours, width=width))
+    return standalone(draw(drawing, colours=colours, width=width))
 
 
 def standalone(drawn: str) -> str:

@@ -119,43 +119,44 @@ def figures(some: Sequence[Drawing], colours: Mapping[str, int] | None = None) -
     return f'<div class="figures">{"".join(figure(figure_, colours) for figure_ in some)}</div>'
 
 
-def figure(one: Drawing, colours: Mapping[str, int] | None = None) -> str:
+def figure(drawing: Drawing, colours: Mapping[str, int] | None = None) -> str:
     """A figure with its title, finding, how to read it, and exports."""
     drawn, wide = "", ""
-    if one.drawable and isinstance(one, Passage):
+    if drawing.drawable and isinstance(drawing, Passage):
         wide = ' class="text"'
-        saved = f'<div class="drawn" hidden>{draw(one, width=_WIDE)}</div>'
-        drawn = f"{_scale(one)}{_pieces(one)}{saved}{_exports(one)}"
-    elif one.drawable:
-        still, narrow = (draw(one, colours=colours, width=width) for width in (_WIDE, _NARROW))
-        drawn = (
-            f'<div class="still"><div class="wide">{still}</div><div class="narrow">{narrow}</div></div>{_exports(one)}'
-        )
-    notes = "".join(f'<p class="note">{escape(said)}</p>' for said in one.missing)
+        saved = f'<div class="drawn" hidden>{draw(drawing, width=_WIDE)}</div>'
+        drawn = f"{_scale(drawing)}{_pieces(drawing)}{saved}{_exports(drawing)}"
+    elif drawing.drawable:
+        still, narrow = (draw(drawing, colours=colours, width=width) for width in (_WIDE, _NARROW))
+        drawn = f'<div class="still"><div class="wide">{still}</div><div class="narrow">{narrow}</div></div>'
+        drawn += _exports(drawing)
+    notes = "".join(f'<p class="note">{escape(said)}</p>' for said in drawing.missing)
     return (
-        f'<figure id="{escape(one.name)}"{wide}><h3>{escape(one.title)}</h3><figcaption>'
-        f'<p class="finding">{escape(one.finding)}</p><p class="reading">{escape(one.reading)}</p></figcaption>'
+        f'<figure id="{escape(drawing.name)}"{wide}><h3>{escape(drawing.title)}</h3><figcaption>'
+        f'<p class="finding">{escape(drawing.finding)}</p><p class="reading">{escape(drawing.reading)}</p></figcaption>'
         f"{drawn}{notes}</figure>"
     )
 
 
-def _exports(one: Drawing) -> str:
-    name = escape(one.name)
+def _exports(drawing: Drawing) -> str:
+    name = escape(drawing.name)
     return (
-        f'<div class="export">{_csv_link(one.name, one.csv())}'
+        f'<div class="export">{_csv_link(drawing.name, drawing.csv())}'
         f'<button data-save="svg" data-name="{name}">SVG</button>'
         f'<button data-save="png" data-name="{name}">PNG</button></div>'
     )
 
 
-def _pieces(one: Passage) -> str:
+def _pieces(passage: Passage) -> str:
     """A piece that adds no letter to the one before it is merged with it, in the darker colour."""
-    shown, levels = [], one.levels()
-    for some in whole_letters([piece for piece, _ in one.pieces]):
+    shown, levels = [], passage.levels()
+    for some in whole_letters([piece for piece, _ in passage.pieces]):
         level = max((levels[at] for at in some), key=abs)
         kind = f"h{level}" if level >= 0 else f"h{-level} cool"
-        said = [one.said(at) if len(some) == 1 else f"{alone(one.pieces[at][0])}: {one.said(at)}" for at in some]
-        text = "".join(one.pieces[at][0] for at in some)
+        said = [
+            passage.said(at) if len(some) == 1 else f"{alone(passage.pieces[at][0])}: {passage.said(at)}" for at in some
+        ]
+        text = "".join(passage.pieces[at][0] for at in some)
         shown.append(f'<i class="{kind}" title="{attribute(chr(10).join(said))}">{broken(text)}</i>')
     return f'<p class="pieces heat">{"".join(shown)}</p>'
 
@@ -170,15 +171,15 @@ def attribute(text: str) -> str:
     return "\n".join(escape(visible(line)) for line in text.split("\n"))
 
 
-def _scale(one: Passage) -> str:
-    steps = one.steps
+def _scale(passage: Passage) -> str:
+    steps = passage.steps
     bounds = [0.0, *steps]
     words = [f"{low:.3g}–{high:.3g}" for low, high in zip(bounds, steps)]
     words.append(f"over {steps[-1]:.3g}")
     deep = [f'<i class="heat h{at}">{word}</i>' for at, word in enumerate(words)]
-    if one.signed:
+    if passage.signed:
         deep = [f'<i class="heat h{at} cool">−{word}</i>' for at, word in enumerate(words)][:0:-1] + deep
-    return f'<div class="scale heat"><span>{escape(one.label)}:</span>{"".join(deep)}</div>'
+    return f'<div class="scale heat"><span>{escape(passage.label)}:</span>{"".join(deep)}</div>'
 
 
 # -------------------------------------------------------------------- the rest

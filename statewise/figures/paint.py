@@ -22,56 +22,56 @@ _MONO, _SANS = "DejaVu Sans Mono", "DejaVu Sans"  # come with matplotlib
 _JOINS = (3, 11)  # matplotlib shapes text from this version on
 
 
-def paint(one: Drawing, path: Path) -> None:
+def paint(drawing: Drawing, path: Path) -> None:
     optional("matplotlib", extra="plots", needed_by=f"{path.suffix} files")
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
-    kind = _MONO if isinstance(one, Passage) else _SANS
-    with rc_context({"font.family": [kind, *fallbacks(letters(one), kind)]}), warnings.catch_warnings():
+    kind = _MONO if isinstance(drawing, Passage) else _SANS
+    with rc_context({"font.family": [kind, *fallbacks(letters(drawing), kind)]}), warnings.catch_warnings():
         # Letters that no installed font has become boxes; `missing_glyphs` names them.
         warnings.filterwarnings("ignore", message="Glyph")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
-        if isinstance(one, Passage):
-            canvas = _text(one, Canvas)
+        if isinstance(drawing, Passage):
+            canvas = _text(drawing, Canvas)
         else:
-            canvas = Canvas(figsize=(7.0, 5.0 if one.kind in ("plane", "map") else 4.0), layout="constrained")
+            canvas = Canvas(figsize=(7.0, 5.0 if drawing.kind in ("plane", "map") else 4.0), layout="constrained")
             axes = canvas.add_subplot()
-            _map(one, canvas, axes) if one.kind == "map" else _axes(one, axes)
-            axes.set_title(_plain(one.title), fontsize=10)
-            axes.set_xlabel(_plain(one.x.label))
-            axes.set_ylabel(_plain(one.y.label))
+            _map(drawing, canvas, axes) if drawing.kind == "map" else _axes(drawing, axes)
+            axes.set_title(_plain(drawing.title), fontsize=10)
+            axes.set_xlabel(_plain(drawing.x.label))
+            axes.set_ylabel(_plain(drawing.y.label))
         FigureCanvasAgg(canvas)
         with replacing(path) as temporary:
             canvas.savefig(temporary, dpi=150, facecolor="white", format=path.suffix[1:])
 
 
-def missing_glyphs(one: Drawing) -> set[str]:
+def missing_glyphs(drawing: Drawing) -> set[str]:
     """Letters of a figure that no installed font has: they become boxes."""
-    return without_font(letters(one), _MONO if isinstance(one, Passage) else _SANS)
+    return without_font(letters(drawing), _MONO if isinstance(drawing, Passage) else _SANS)
 
 
-def letters(one: Drawing) -> str:
+def letters(drawing: Drawing) -> str:
     """All text of a figure."""
-    if isinstance(one, Passage):
-        parts = [one.title, *(piece for piece, _ in one.pieces)]
+    if isinstance(drawing, Passage):
+        parts = [drawing.title, *(piece for piece, _ in drawing.pieces)]
     else:
-        parts = [one.title, one.x.label, one.y.label, *one.x.categories, *one.y.categories]
-        parts += [*(series.name for series in one.series), one.grid.label if one.grid else ""]
+        parts = [drawing.title, drawing.x.label, drawing.y.label, *drawing.x.categories, *drawing.y.categories]
+        parts += [*(series.name for series in drawing.series), drawing.grid.label if drawing.grid else ""]
     return _plain("".join(parts))
 
 
-def _axes(one: Figure, axes: Any) -> None:
-    if one.x.scale == "log":
-        axes.set_xscale("log", base=one.x.base)
-    if one.y.scale == "log":
-        axes.set_yscale("log", base=one.y.base)
-    many, colours = len(one.series), hues()
-    for number, series in enumerate(one.series):
+def _axes(figure: Figure, axes: Any) -> None:
+    if figure.x.scale == "log":
+        axes.set_xscale("log", base=figure.x.base)
+    if figure.y.scale == "log":
+        axes.set_yscale("log", base=figure.y.base)
+    many, colours = len(figure.series), hues()
+    for number, series in enumerate(figure.series):
         colour, turn = colours[number % len(colours)], number // len(colours)
         mark = _MARKS[(number + turn) % len(_MARKS)]
-        match one.kind:
+        match figure.kind:
             case "line":
                 dash = _DASHES[turn % len(_DASHES)]
                 axes.plot(series.x, series.y, linestyle=dash, color=colour, label=_plain(series.name), linewidth=1.5)
@@ -84,70 +84,75 @@ def _axes(one: Figure, axes: Any) -> None:
                 axes.plot(series.x, series.y, mark, color=colour, label=_plain(series.name))
             case _:
                 axes.plot(series.x, series.y, mark, color=colour, markersize=4, label=_plain(series.name))
-        if series.low and one.kind != "line":
-            middle = series.x if one.kind in ("dots", "bars") else series.y
+        if series.low and figure.kind != "line":
+            middle = series.x if figure.kind in ("dots", "bars") else series.y
             across = [
                 [m - low for m, low in zip(middle, series.low)],
                 [high - m for m, high in zip(middle, series.high)],
             ]
-            which = {"xerr": across} if one.kind in ("dots", "bars") else {"yerr": across}
+            which = {"xerr": across} if figure.kind in ("dots", "bars") else {"yerr": across}
             axes.errorbar(series.x, series.y, fmt="none", ecolor=colour, elinewidth=1, **which)
-    if one.y.categories:
-        axes.set_yticks(range(len(one.y.categories)), [_plain(name) for name in one.y.categories])
+    if figure.y.categories:
+        axes.set_yticks(range(len(figure.y.categories)), [_plain(name) for name in figure.y.categories])
         axes.invert_yaxis()
-    for axis, limit in ((one.x, axes.set_xlim), (one.y, axes.set_ylim)):
+    for axis, limit in ((figure.x, axes.set_xlim), (figure.y, axes.set_ylim)):
         if axis.limits is not None:
             limit(*axis.limits)
-    if one.kind == "plane":
+    if figure.kind == "plane":
         from matplotlib.patches import Circle
 
         axes.set_aspect("equal", adjustable="datalim")
-        if one.circle is not None:
-            axes.add_patch(Circle((0, 0), one.circle, fill=False, color="#5c6670"))
+        if figure.circle is not None:
+            axes.add_patch(Circle((0, 0), figure.circle, fill=False, color="#5c6670"))
     axes.grid(True, color="#d9dee3", linewidth=0.6)
     axes.set_axisbelow(True)
     if many > 1:
         axes.legend(fontsize=7, frameon=False)
 
 
-def _map(one: Figure, canvas: Any, axes: Any) -> None:
+def _map(figure: Figure, canvas: Any, axes: Any) -> None:
     from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 
-    assert one.grid is not None
-    stops = DIVERGING if one.grid.signed else DEEPENING
+    assert figure.grid is not None
+    stops = DIVERGING if figure.grid.signed else DEEPENING
     palette = LinearSegmentedColormap.from_list("map", [tuple(part / 255 for part in stop) for stop in stops])
-    low, high = one.grid.ends()
-    values = [[float("nan") if cell is None else cell for cell in row] for row in one.grid.values]
-    norm = LogNorm(low, high, clip=True) if one.grid.log else Normalize(low, high)
+    low, high = figure.grid.ends()
+    values = [[float("nan") if cell is None else cell for cell in row] for row in figure.grid.values]
+    norm = LogNorm(low, high, clip=True) if figure.grid.log else Normalize(low, high)
     rows, columns = len(values), len(values[0])
     extent = None
-    if one.grid.x and one.grid.y and not one.x.categories:
-        half_x = (one.grid.x[-1] - one.grid.x[0]) / max(columns - 1, 1) / 2 or 0.5
-        half_y = (one.grid.y[-1] - one.grid.y[0]) / max(rows - 1, 1) / 2 or 0.5
-        extent = (one.grid.x[0] - half_x, one.grid.x[-1] + half_x, one.grid.y[-1] + half_y, one.grid.y[0] - half_y)
+    if figure.grid.x and figure.grid.y and not figure.x.categories:
+        half_x = (figure.grid.x[-1] - figure.grid.x[0]) / max(columns - 1, 1) / 2 or 0.5
+        half_y = (figure.grid.y[-1] - figure.grid.y[0]) / max(rows - 1, 1) / 2 or 0.5
+        extent = (
+            figure.grid.x[0] - half_x,
+            figure.grid.x[-1] + half_x,
+            figure.grid.y[-1] + half_y,
+            figure.grid.y[0] - half_y,
+        )
     shown = axes.imshow(values, cmap=palette, norm=norm, aspect="auto", interpolation="nearest", extent=extent)
-    canvas.colorbar(shown, ax=axes, label=_plain(one.grid.label))
-    for names, ticks in ((one.x.categories, axes.set_xticks), (one.y.categories, axes.set_yticks)):
+    canvas.colorbar(shown, ax=axes, label=_plain(figure.grid.label))
+    for names, ticks in ((figure.x.categories, axes.set_xticks), (figure.y.categories, axes.set_yticks)):
         if names:
             every = -(-len(names) // _LABELS)
             turned = {"rotation": 90} if ticks == axes.set_xticks else {}
             ticks(range(0, len(names), every), [_plain(name) for name in names[::every]], fontsize=7, **turned)
 
 
-def _text(one: Passage, canvas_type: Any) -> Any:
+def _text(passage: Passage, canvas_type: Any) -> Any:
     """Letters of fixed pitch on their colours."""
     from matplotlib import __version_info__ as version
     from matplotlib.patches import Rectangle
 
-    spots = typeset([piece for piece, _ in one.pieces], room=_COLUMNS)
+    spots = typeset([piece for piece, _ in passage.pieces], room=_COLUMNS)
     rows = max((spot.row for spot in spots), default=0) + 1
     canvas = canvas_type(figsize=(7.5, 0.6 + 0.19 * rows))
     axes = canvas.add_axes((0.02, 0.02, 0.96, 0.9))
     axes.set_xlim(0, _COLUMNS)
     axes.set_ylim(rows, 0)
     axes.axis("off")
-    axes.set_title(_plain(one.title), fontsize=9)
-    levels, lacking = one.levels(), missing_glyphs(one)
+    axes.set_title(_plain(passage.title), fontsize=9)
+    levels, lacking = passage.levels(), missing_glyphs(passage)
     for spot in spots:
         level = max((levels[at] for at in spot.pieces), key=abs)
         if level:

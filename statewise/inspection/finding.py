@@ -53,8 +53,8 @@ class Finding(NamedTuple):
 
     def to_html(self) -> str:
         """The body of a section, without the page around it."""
-        parts = [f'<div class="verdict" role="note">{"".join(f"<p>{escape(one)}</p>" for one in self.sentences)}</div>']
-        parts.append(html.missing(self.missing, "Not shown"))
+        said = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
+        parts = [f'<div class="verdict" role="note">{said}</div>', html.missing(self.missing, "Not shown")]
         if self.figures:
             parts.append(html.figures(self.figures))
         for table in self.tables:

@@ -78,7 +78,7 @@ class Inspection(NamedTuple):
         return page(self.subject, self.findings, static=static)
 
     def __repr__(self) -> str:
-        return f"Inspection({self.subject!r}: {', '.join(one.lens for one in self.findings)})"
+        return f"Inspection({self.subject!r}: {', '.join(finding.lens for finding in self.findings)})"
 
     def _repr_html_(self) -> str:
         return "".join(finding._repr_html_() for finding in self.findings)
@@ -136,7 +136,7 @@ def inspect(
     progress = progress or SilentProgress()
     with progress.busy("opening"):
         subject = open_subject(what, text=text, data=data)
-    chosen = [find_lens(name) for name in lenses] if lenses is not None else [one for one in LENSES if one.quick]
+    chosen = [find_lens(name) for name in lenses] if lenses is not None else [lens for lens in LENSES if lens.quick]
     of_each = {chosen[0].name: settings} if len(chosen) == 1 else _of_each(settings, chosen)
     given = {one.name: read_settings(one.settings, of_each.get(one.name, {}), lens=one.name) for one in chosen}
     found, refused = [], []

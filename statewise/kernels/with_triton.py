@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from statewise.core import tool
-from statewise.kernels.choice import Implementation
+from statewise.kernels.choice import Choice, Implementation, Wish, is_asked
 
 # Set at every launch, because Triton's default will change: a product and the sum after it are rounded once.
 FUSED = {"enable_fp_fusion": True}
@@ -28,6 +28,19 @@ def with_triton(
     if reason is not None:
         return others, {"triton": reason}
     return ["triton", *others], {}
+
+
+def triton_or(
+    other: Implementation, like: Tensor, why: str, *, variant: str | None = None, wish: Wish = "auto"
+) -> Choice:
+    """Of an op with one fast form: Triton's where it can run, for the reason `why`; else `other`.
+
+    A request for another form concerns the products around such an op, so `other` runs. `variant` as in `with_triton`.
+    """
+    if is_asked(wish):
+        return Choice(other, "a lens is open, or somebody asked for one kind of kernel")
+    reason = obstacle(like) or variant
+    return Choice("triton", why) if reason is None else Choice(other, f"not triton: {reason}")
 
 
 def obstacle(like: Tensor) -> str | None:

@@ -41,6 +41,7 @@ from statewise.tasks.report import is_finite as is_finite
 from statewise.tasks.report import trivial_scores as trivial_scores
 from statewise.tasks.reproduce import Verdict as Verdict
 from statewise.tasks.reproduce import reproduce as reproduce
+from statewise.tasks.run import OrderedRun as OrderedRun
 from statewise.tasks.run import PredictingRun as PredictingRun
 from statewise.tasks.run import Run as Run
 from statewise.tasks.run import SelfReadingRun as SelfReadingRun

@@ -64,6 +64,22 @@ class Evaluation(Protocol):
         """The metrics beside those of trivial baselines. `name` is what the model is called."""
 
 
+class TimeWords(NamedTuple):
+    """How a report speaks of what may change with time."""
+
+    subject: str
+    question: str
+    rows: str  # what they are
+
+
+class StationarityTest(Evaluation, Protocol):
+    """Whether something changes with time."""
+
+    @property
+    def words(self) -> TimeWords: ...
+    def as_dict(self) -> dict[str, Any]: ...
+
+
 E = TypeVar("E", bound=type[Any])
 
 

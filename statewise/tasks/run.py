@@ -20,7 +20,7 @@ from statewise.tasks.answers import Answers
 from statewise.tasks.folder import Opened
 from statewise.tasks.metric import Metric, metric_of
 from statewise.tasks.portable import Portable
-from statewise.tasks.report import Evaluation
+from statewise.tasks.report import Evaluation, StationarityTest
 from statewise.tasks.specimen import Specimens
 from statewise.training import ExposureGap, History, read_history
 
@@ -312,6 +312,19 @@ class SelfReadingRun(Run):
         >>> gap = sw.load("runs/translation").exposure_gap(rows=4)
         >>> len(gap.gap_T) == len(gap.count_T)
         True
+        """
+
+
+class OrderedRun(Run):
+    """A run whose data have an order in time."""
+
+    @abstractmethod
+    def stationarity(self, data: Data | None = None) -> StationarityTest:
+        """Whether what the model learns changes with time.
+
+        >>> run = sw.load("runs/lstm")
+        >>> run.stationarity("text.txt", block=16).words.subject
+        'the text'
         """
 
 

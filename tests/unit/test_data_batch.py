@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from statewise.data import Batches, evaluation_lanes, token_counts, unigram_nats
-from statewise.data.permutation import num_keys, permuted
+from statewise.data.batch import NUM_KEYS, permuted
 from statewise.specs import UserError
 
 END = 0
@@ -105,7 +105,7 @@ def test_a_computed_order_is_a_random_one() -> None:
     counts = np.zeros((count, count))
     neighbours = 0
     for _ in range(trials):
-        order = permuted(np.arange(count), count, chance.integers(0, 2**64, num_keys(), dtype=np.uint64))
+        order = permuted(np.arange(count), count, chance.integers(0, 2**64, NUM_KEYS, dtype=np.uint64))
         counts[np.arange(count), order] += 1
         neighbours += int((np.abs(np.diff(order)) == 1).sum())
     expected = trials / count
@@ -114,7 +114,7 @@ def test_a_computed_order_is_a_random_one() -> None:
 
 
 def test_a_place_of_a_shuffled_epoch_is_found_at_once() -> None:
-    keys = np.arange(1, 1 + num_keys(), dtype=np.uint64)
+    keys = np.arange(1, 1 + NUM_KEYS, dtype=np.uint64)
     index = np.arange(10**12 - 1000, 10**12)
     places = permuted(index, 10**12, keys)
     assert len(set(places.tolist())) == len(index)

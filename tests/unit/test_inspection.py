@@ -22,7 +22,6 @@ from statewise.inspection.lenses import LENSES, find_lens
 from statewise.inspection.subject import read_text
 from statewise.inspection.surprise.lens import SurpriseSettings
 from statewise.inspection.surprise.measure import Bucket, measure, places, useful_context
-from statewise.inspection.text import read, windows
 from statewise.models import build, build_sample
 from statewise.specs import ElmanSpec, LSTMSpec, MarkovSpec, TransformerSpec, UserError
 from statewise.tasks import TextSpecimens
@@ -54,7 +53,7 @@ def test_a_long_text_is_read_as_a_whole_would_be(length: int) -> None:
     model = build(LSTMSpec(width=6, dropout=0.0), vocab=9).double().eval()
     tokens_T = stream(length)
     tokens_T[length // 2] = tokens_T[-1] = END
-    found = torch.cat([one.nats_T for one in read(reading(tokens_T, model), QUIET)])
+    found = torch.cat([one.nats_T for one in reading(tokens_T, model).read()])
     inputs_BT = tokens_T[None, :-1]
     with torch.no_grad():
         logits_BTV, _ = forward_with_resets(
@@ -68,9 +67,9 @@ def test_positions_count_from_the_last_fresh_start() -> None:
     model = build(ElmanSpec(width=4, dropout=0.0), vocab=9).eval()
     tokens_T = stream(600)
     tokens_T[550] = END
-    position_T = torch.cat([one.position_T for one in read(reading(tokens_T, model), QUIET)])
+    position_T = torch.cat([one.position_T for one in reading(tokens_T, model).read()])
     assert position_T.tolist() == [*range(550), *range(49)]
-    position_T = torch.cat([one.position_T for one in read(reading(tokens_T, model, window=100), QUIET)])
+    position_T = torch.cat([one.position_T for one in reading(tokens_T, model, window=100).read()])
     assert position_T.tolist() == [*(at % 100 for at in range(550)), *range(49)]
 
 
@@ -85,12 +84,12 @@ def test_a_memory_that_grows_starts_afresh_where_nobody_said_when() -> None:
 def test_windows_lie_inside_a_document() -> None:
     tokens_T = stream(200)
     tokens_T[[70, 140]] = END
-    found_BT = windows(reading(tokens_T), 40, 12)
+    found_BT = reading(tokens_T).window_tokens(40, 12)
     assert found_BT.shape[1] == 40
     assert len(found_BT) > 3
     assert not (found_BT[:, 1:] == END).any()
     tokens_T[::5] = END  # nowhere is there room
-    assert windows(reading(tokens_T), 40, 3).shape == (3, 40)
+    assert reading(tokens_T).window_tokens(40, 3).shape == (3, 40)
 
 
 def test_names_of_tokens() -> None:

@@ -31,7 +31,7 @@ def disputed(results: Results) -> list[Asked]:
         Asked(given, truth, {entry: answers[entry][given, asked, truth] for entry in answers})
         for given, asked, truth in shared
     ]
-    return sorted(rows, key=lambda one: abs(2 * len(one.right) - len(one.answers)))[:_SHOWN]
+    return sorted(rows, key=lambda row: abs(2 * len(row.right) - len(row.answers)))[:_SHOWN]
 
 
 def _of_one_seed(results: Results) -> dict[str, dict[tuple[str, str, str], str]]:

@@ -96,8 +96,8 @@ def choices(results: Results, ranking: Ranking) -> Choices | None:
     return Choices(Table(tuple(columns), cells), outside + _sentence(best, tied, cheaper, several=has_spread(ranking)))
 
 
-def _score(one: Standing, best: Standing, results: Results) -> str:
-    return f"{score_text(one)}: {margin(one.mean, best.mean, results)} {best.entry}"
+def _score(standing: Standing, best: Standing, results: Results) -> str:
+    return f"{score_text(standing)}: {margin(standing.mean, best.mean, results)} {best.entry}"
 
 
 def _costs(results: Results) -> list[_Cost]:
@@ -110,16 +110,16 @@ def _costs(results: Results) -> list[_Cost]:
 
     return [
         _Cost(
-            f"state after {context or 0:,} tokens", "the smallest state", of(lambda one: one.state_bytes.get(at)), size
+            f"state after {context or 0:,} tokens", "the smallest state", of(lambda run: run.state_bytes.get(at)), size
         ),
-        _Cost("model size", "the smallest model", of(lambda one: one.model_bytes), size),
-        _Cost("parameters", "the fewest parameters", of(lambda one: one.parameters), whole),
-        _Cost("FLOPs per token", "the fewest FLOPs", of(lambda one: one.flops_per_token), count),
-        _Cost("training time", "the shortest training", of(lambda one: one.seconds), duration),
+        _Cost("model size", "the smallest model", of(lambda run: run.model_bytes), size),
+        _Cost("parameters", "the fewest parameters", of(lambda run: run.parameters), whole),
+        _Cost("FLOPs per token", "the fewest FLOPs", of(lambda run: run.flops_per_token), count),
+        _Cost("training time", "the shortest training", of(lambda run: run.seconds), duration),
         _Cost(
             "decoding speed, tokens / s",
             "the fastest decoding",
-            of(lambda one: one.decode_tokens_per_second),
+            of(lambda run: run.decode_tokens_per_second),
             count,
             speed=True,
         ),

@@ -161,11 +161,11 @@ def _near_and_far(results: Results) -> tuple[dict[str, float], str]:
     return near, ", ".join(far)
 
 
-def _interval(results: Results, one: Standing) -> tuple[float, float]:
+def _interval(results: Results, standing: Standing) -> tuple[float, float]:
     """Of the mean, clipped to possible scores; on a logarithmic axis at least as high as the lowest seed."""
-    low, high = one.t_interval or (one.mean, one.mean)
+    low, high = standing.t_interval or (standing.mean, standing.mean)
     if results.scale == "log" and low <= 0:
-        low = min(one.figures)
+        low = min(standing.figures)
     return possible(results.study.metric, low), possible(results.study.metric, high)
 
 
@@ -203,7 +203,7 @@ def tradeoffs(results: Results, ranking: Ranking) -> list[Figure]:
             what="parameters",
             label="parameters",
             unit="count",
-            of=lambda name: results.mean(name, lambda one: float(one.parameters)) or None,
+            of=lambda name: results.mean(name, lambda run: float(run.parameters)) or None,
         ),
     ]
     return [figure for figure in found if differ([series.x[0] for series in figure.series])]
@@ -269,8 +269,8 @@ def _front(results: Results, series: list[Series], what: str, unit: Unit) -> str
 def throughput(results: Results) -> Figure:
     """Training and decoding speed, a row per entry."""
     columns: dict[str, Callable[[Found], float | None]] = {
-        "training": lambda one: one.tokens_per_second,
-        "decoding one text": lambda one: one.decode_tokens_per_second,
+        "training": lambda run: run.tokens_per_second,
+        "decoding one text": lambda run: run.decode_tokens_per_second,
     }
     order, series, missing, said = results.done, [], [], []
     for column, of in columns.items():
@@ -312,7 +312,7 @@ def contexts(results: Results) -> list[Figure]:
             title="State against context",
             label="state of one sequence (bytes)",
             unit="bytes",
-            of=lambda one: {context: float(value) for context, value in one.state_bytes.items()},
+            of=lambda result: {context: float(value) for context, value in result.state_bytes.items()},
             reading="Flat: fixed-size state. Rising: the state is a list that grows with every token.",
         ),
         _by_context(
@@ -321,7 +321,7 @@ def contexts(results: Results) -> list[Figure]:
             title="Time per token against context",
             label="time for one more token",
             unit="seconds",
-            of=lambda one: one.seconds_by_context,
+            of=lambda result: result.seconds_by_context,
             reading="Flat: the next token takes as long after a long text as after a short one.",
         ),
         _by_context(
@@ -330,7 +330,7 @@ def contexts(results: Results) -> list[Figure]:
             title="Training memory against context",
             label="kept for the backward pass of one sequence (bytes)",
             unit="bytes",
-            of=lambda one: one.training_bytes,
+            of=lambda result: result.training_bytes,
             reading="Lines of slope 1: twice the context, twice the memory.",
         ),
     ]

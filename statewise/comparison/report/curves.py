@@ -30,7 +30,7 @@ class _Drawn(NamedTuple):
 
 def learning_curves(results: Results) -> list[Figure]:
     """The metric against time, steps and FLOPs (first against what the budget limits); other metrics against steps."""
-    own = _Drawn("", results.metric, results.study.better, lambda one: one.curve)
+    own = _Drawn("", results.metric, results.study.better, lambda run: run.curve)
     watched = [metric_of(name) for name in results.watched()]
     others = [
         _Drawn(f"-{metric.name}", metric.label, metric.better, partial(_watched, metric.name)) for metric in watched
@@ -45,8 +45,8 @@ def learning_curves(results: Results) -> list[Figure]:
     return [*((by_time, by_steps) if timed else (by_steps, by_time)), by_flops, *figures]
 
 
-def _watched(name: str, one: Found) -> list[Point]:
-    return one.watched.get(name, [])
+def _watched(name: str, run: Found) -> list[Point]:
+    return run.watched.get(name, [])
 
 
 def _curves(
@@ -146,11 +146,11 @@ def _interpolated(curve: list[Point], place: Callable[[Point], float], at: float
     )
 
 
-def _positive(one: Series) -> Series:
+def _positive(series: Series) -> Series:
     """Without what a logarithmic axis cannot show: the value before training."""
-    kept = [at for at, value in enumerate(one.x) if value > 0]
-    x, y, low, high = (tuple(values[at] for at in kept) for values in (one.x, one.y, one.low, one.high))
-    return one._replace(x=x, y=y, low=low, high=high)
+    kept = [at for at, value in enumerate(series.x) if value > 0]
+    x, y, low, high = (tuple(values[at] for at in kept) for values in (series.x, series.y, series.low, series.high))
+    return series._replace(x=x, y=y, low=low, high=high)
 
 
 def _limits(series: list[Series], better: str) -> tuple[float, float] | None:
@@ -177,13 +177,13 @@ def _finding(series: list[Series], axis: str, unit: Unit, better: str) -> str:
     if not series:
         return "No entry has a learning curve."
     series = [curve for curve in series if len(curve.x) > 1] or series  # count models have one point
-    best = (min if better == "lower" else max)(series, key=lambda one: one.y[-1])
+    best = (min if better == "lower" else max)(series, key=lambda curve: curve.y[-1])
     word = {"steps": " steps", "training FLOPs": " FLOPs"}.get(axis, "")
     lowest = f"{named(best.name)} ends best, at {plain(best.y[-1])} after {FORMATS[unit](best.x[-1])}{word}"
     others = [curve for curve in series if curve is not best]
     if not others:
         return f"{lowest}."
-    last = (max if better == "lower" else min)(others, key=lambda one: one.y[-1])
+    last = (max if better == "lower" else min)(others, key=lambda other: other.y[-1])
     worst = last.y[-1]
     reached = next((x for x, y in zip(best.x, best.y) if (y <= worst if better == "lower" else y >= worst)), None)
     if reached is None:

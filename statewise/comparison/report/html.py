@@ -187,10 +187,10 @@ def _scale(levels: Sequence[float]) -> str:
     return f'<div class="scale heat"><span>bits:</span>{"".join(steps)}</div>'
 
 
-def _reading(one: Surprised, bounds: Sequence[float]) -> str:
+def _reading(reading: Surprised, bounds: Sequence[float]) -> str:
     return (
-        f'<div class="card"><h3>{escape(one.entry)} <small class="note">{plain(one.per_character())} bits per '
-        f'character</small></h3><p class="pieces heat">{_coloured(one.pieces, bounds)}</p></div>'
+        f'<div class="card"><h3>{escape(reading.entry)} <small class="note">{plain(reading.per_character())} bits per '
+        f'character</small></h3><p class="pieces heat">{_coloured(reading.pieces, bounds)}</p></div>'
     )
 
 

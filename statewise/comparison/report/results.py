@@ -104,12 +104,12 @@ class Results(NamedTuple):
 
     def model_bytes(self, entry: str) -> float | None:
         """Bytes of everything it needs to predict; None where that was not measured."""
-        return self.mean(entry, lambda one: float(one.model_bytes)) or None
+        return self.mean(entry, lambda run: float(run.model_bytes)) or None
 
     def state_bytes(self, entry: str, context: int | None = None) -> float | None:
         """Bytes of state after so many tokens, by default those that the table states."""
         at = self.stated_context() if context is None else context
-        return self.mean(entry, lambda one: float(one.state_bytes[at]) if at in one.state_bytes else None)
+        return self.mean(entry, lambda run: float(run.state_bytes[at]) if at in run.state_bytes else None)
 
     def contexts(self) -> list[int]:
         return sorted({context for runs in self.final.values() for run in runs for context in run.state_bytes})
@@ -188,7 +188,7 @@ def sort(
         if run not in known
     ]
     final = {
-        name: sorted((run for run in known if run.entry == name and run.phase == "final"), key=lambda one: one.seed)
+        name: sorted((run for run in known if run.entry == name and run.phase == "final"), key=lambda run: run.seed)
         for name in order
     }
     return Results(

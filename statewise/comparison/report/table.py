@@ -60,18 +60,18 @@ def entry_table(results: Results, ranking: Ranking, solved: Mapping[str, Entry])
                 number(high, plain),
                 *(number(results.mean(name, partial(_figure, metric.name)), plain) for metric in also),
                 Cell(ranking.group(name), str(ranking.group(name))) if several else Cell(None, NONE),
-                number(results.mean(name, lambda one: float(one.parameters)) or None, whole),  # count models have none
+                number(results.mean(name, lambda run: float(run.parameters)) or None, whole),  # count models have none
                 number(results.model_bytes(name), size),
                 number(results.state_bytes(name), size),
                 Cell(path := results.final[name][0].path, path or NONE),
                 *(number(off(results, solved, name, kind), share) for kind in held),
-                number(results.mean(name, lambda one: one.flops_per_token) or None, count),
-                number(results.mean(name, lambda one: one.tokens_per_second) or None, count),
-                number(results.mean(name, lambda one: one.decode_tokens_per_second), count),
-                number(results.mean(name, lambda one: one.seconds) or None, duration),
-                number(results.mean(name, lambda one: float(one.steps)) or None, whole),
+                number(results.mean(name, lambda run: run.flops_per_token) or None, count),
+                number(results.mean(name, lambda run: run.tokens_per_second) or None, count),
+                number(results.mean(name, lambda run: run.decode_tokens_per_second), count),
+                number(results.mean(name, lambda run: run.seconds) or None, duration),
+                number(results.mean(name, lambda run: float(run.steps)) or None, whole),
                 Cell(len(standing.figures), f"{len(standing.figures)} of {results.study.seeds}"),
-                number(results.mean(name, lambda one: float(one.peak_bytes)), size),
+                number(results.mean(name, lambda run: float(run.peak_bytes)), size),
             )
         )
     for name in results.order:
@@ -89,8 +89,8 @@ def _heading(metric: Metric) -> tuple[str, str]:
     return title, unit or f"{metric.better} is better"
 
 
-def _figure(metric: str, one: Found) -> float | None:
-    return one.figures.get(metric)
+def _figure(metric: str, run: Found) -> float | None:
+    return run.figures.get(metric)
 
 
 class Settings(NamedTuple):
@@ -160,7 +160,7 @@ def search_table(results: Results) -> Table | None:
         sign = 1 if results.study.better == "lower" else -1
         best = min(
             (attempt for attempt in tries if attempt.settings == chosen),
-            key=lambda one: sign * one.figures[results.study.metric],
+            key=lambda run: sign * run.figures[results.study.metric],
             default=None,
         )
         for attempt in tries:
@@ -219,11 +219,11 @@ def failure_table(results: Results) -> Table | None:
         return None
     return table_of(
         results.failures,
-        (Column("entry", "model", text=True), lambda one: one.entry, None),
-        (Column("seed", "seed"), lambda one: one.seed, str),
-        (Column("phase", "phase", text=True), lambda one: one.phase, None),
-        (Column("error", "error", text=True), lambda one: one.error, None),
-        (Column("key", "trial", text=True), lambda one: one.key, None),
+        (Column("entry", "model", text=True), lambda failure: failure.entry, None),
+        (Column("seed", "seed"), lambda failure: failure.seed, str),
+        (Column("phase", "phase", text=True), lambda failure: failure.phase, None),
+        (Column("error", "error", text=True), lambda failure: failure.error, None),
+        (Column("key", "trial", text=True), lambda failure: failure.key, None),
     )
 
 
@@ -277,14 +277,14 @@ def off(results: Results, solved: Mapping[str, Entry], name: str, kind: HeldKind
     return held.error if used is None else used / held.wanted - 1
 
 
-def _used(one: Found, kind: HeldKind) -> float | None:
+def _used(run: Found, kind: HeldKind) -> float | None:
     match kind:
         case "seconds":
-            return one.seconds
+            return run.seconds
         case "tokens":
-            return float(one.tokens)
+            return float(run.tokens)
         case "flops":
-            return TRAINING_FLOPS * one.flops_per_token * one.tokens
+            return TRAINING_FLOPS * run.flops_per_token * run.tokens
         case _:
             return None
 

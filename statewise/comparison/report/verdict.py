@@ -102,14 +102,14 @@ def _by_size(results: Results, ranking: Ranking) -> str:
     return f"{_predicts(results, best)}, but is not size-matched; among the models that are, {inside}."
 
 
-def _predicts(results: Results, one: Standing) -> str:
-    return f"{named(one.entry)} predicts best, {_score_and_size(results, one)}"
+def _predicts(results: Results, standing: Standing) -> str:
+    return f"{named(standing.entry)} predicts best, {_score_and_size(results, standing)}"
 
 
-def _score_and_size(results: Results, one: Standing) -> str:
+def _score_and_size(results: Results, standing: Standing) -> str:
     """`1.617 bits per byte in 8.6 MiB`: of everything that is needed to predict."""
-    bytes_needed = results.model_bytes(one.entry)
-    return f"{score_text(one)} {results.metric}" + (f" in {size(bytes_needed)}" if bytes_needed else "")
+    bytes_needed = results.model_bytes(standing.entry)
+    return f"{score_text(standing)} {results.metric}" + (f" in {size(bytes_needed)}" if bytes_needed else "")
 
 
 def _best_smaller(results: Results, ranking: Ranking, best: Standing) -> str:
@@ -190,13 +190,13 @@ def price(results: Results, ranking: Ranking) -> str:
     )
     entry, context = best.entry, results.stated_context()
     needs = []
-    if (parameters := results.mean(entry, lambda one: float(one.parameters))) and results.study.metric not in COSTS:
+    if (parameters := results.mean(entry, lambda run: float(run.parameters))) and results.study.metric not in COSTS:
         bytes_needed = results.model_bytes(entry)
         needs.append(f"{count(parameters)} parameters" + (f" ({size(bytes_needed)})" if bytes_needed else ""))
     state = results.state_bytes(entry)
     if state is not None and context is not None:
         needs.append(f"{size(state)} of state after {context:,} tokens")
-    if flops := results.mean(entry, lambda one: one.flops_per_token):
+    if flops := results.mean(entry, lambda run: run.flops_per_token):
         needs.append(f"{count(flops)} FLOPs per token")
     if not needs:
         return ""

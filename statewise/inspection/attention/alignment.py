@@ -158,13 +158,13 @@ def _not_shown(pairs: int, all_: int, drawn: int) -> tuple[str, ...]:
     return tuple(missing)
 
 
-def _pair(one: Specimen, pattern: str, layers: Sequence[int], heads: Sequence[int]) -> Pair:
-    assert one.machine is not None
+def _pair(row: Specimen, pattern: str, layers: Sequence[int], heads: Sequence[int]) -> Pair:
+    assert row.machine is not None
     with torch.no_grad():
-        z_1TI = one.enter(one.x_TE[None])
-        state = one.begun(z_1TI)
-    cross = cross_weights(one.machine, state, z_1TI[0, one.first :], pattern=pattern)
-    source, target = one.pieces[: one.first], one.questions
+        z_1TI = row.enter(row.x_TE[None])
+        state = row.begun(z_1TI)
+    cross = cross_weights(row.machine, state, z_1TI[0, row.first :], pattern=pattern)
+    source, target = row.pieces[: row.first], row.questions
     most = max(one_THS.shape[1] for one_THS in cross.weights.values())
     refuse_unknown(layers=(layers, range(len(cross.weights))), heads=(heads, range(most)))
     weights_TS = cross.mean(layers=layers, heads=heads).double().cpu()
@@ -209,33 +209,35 @@ def _averaged(**wanted: Sequence[int]) -> str:
     return f"of {' and '.join(some)}" if some else "in the mean over layers and heads"
 
 
-def _map(at: int, one: Pair, wanted: Sequence[int], averaged: str, *, told: bool) -> Figure:
-    queries = valid_queries(wanted, len(one.target), of=f"the target of pair {at + 1}")
-    queries = queries if wanted else queries[: _words(one.target)]
-    columns = _words(one.source)
-    on_end = float(one.weights_TS[queries, columns:].sum(-1).mean())
+def _map(at: int, pair: Pair, wanted: Sequence[int], averaged: str, *, told: bool) -> Figure:
+    queries = valid_queries(wanted, len(pair.target), of=f"the target of pair {at + 1}")
+    queries = queries if wanted else queries[: _words(pair.target)]
+    columns = _words(pair.source)
+    on_end = float(pair.weights_TS[queries, columns:].sum(-1).mean())
     end = f" The end symbols are not drawn; that of the source has {share(on_end)} of the weight." if on_end else ""
-    direction = "forward" if one.slope > 0.5 else "backward" if one.slope < -0.5 else "in no one direction"
+    direction = "forward" if pair.slope > 0.5 else "backward" if pair.slope < -0.5 else "in no one direction"
     right = ""
-    if one.agreement is not None:
-        right = f"; the target is a {one.kind}, and {one.agreement.right} of {one.agreement.tokens} tokens attend right"
+    if pair.agreement is not None:
+        right = (
+            f"; the target is a {pair.kind}, and {pair.agreement.right} of {pair.agreement.tokens} tokens attend right"
+        )
     return Figure(
         f"attention-pair-{at}",
-        f"Pair {at + 1}: {' '.join(one.source[:6])[:48]}",
+        f"Pair {at + 1}: {' '.join(pair.source[:6])[:48]}",
         "map",
-        Axis("source", categories=tuple(f"{place} {alone(name)}" for place, name in enumerate(one.source[:columns]))),
+        Axis("source", categories=tuple(f"{place} {alone(name)}" for place, name in enumerate(pair.source[:columns]))),
         Axis(
             "target, as given" if told else "target",
-            categories=tuple(f"{place} {alone(one.target[place])}" for place in queries),
+            categories=tuple(f"{place} {alone(pair.target[place])}" for place in queries),
         ),
         (),
         reading="A row is a token of the target; the colour is its attention weight on each token of the source, "
         f"{averaged}.{end}",
-        finding=f"The alignment runs {direction} (correlation {plain(one.slope)}){right}.",
+        finding=f"The alignment runs {direction} (correlation {plain(pair.slope)}){right}.",
         grid=Grid(
-            tuple(map(tuple, one.weights_TS[queries, :columns].tolist())),
+            tuple(map(tuple, pair.weights_TS[queries, :columns].tolist())),
             "weight",
-            limits=(0.0, float(one.weights_TS[queries, :columns].max()) or 1.0),
+            limits=(0.0, float(pair.weights_TS[queries, :columns].max()) or 1.0),
         ),
     )
 
@@ -261,17 +263,17 @@ def _sentences(name: str, pairs: list[Pair]) -> list[str]:
 
 
 def _table(pairs: list[Pair]) -> Named:
-    def right(one: Pair) -> float | None:
-        return None if one.agreement is None else one.agreement.right / one.agreement.tokens
+    def right(pair: Pair) -> float | None:
+        return None if pair.agreement is None else pair.agreement.right / pair.agreement.tokens
 
-    def weight(one: Pair) -> float | None:
-        return None if one.agreement is None else one.agreement.weight
+    def weight(pair: Pair) -> float | None:
+        return None if pair.agreement is None else pair.agreement.weight
 
     table = table_of(
         pairs,
-        (Column("source", "source", text=True), lambda one: " ".join(one.source[:-1]), None),
-        (Column("target", "target", text=True), lambda one: " ".join(one.target[:-1]), None),
-        (Column("slope", "direction", "1 forward, −1 backward"), lambda one: one.slope, plain),
+        (Column("source", "source", text=True), lambda pair: " ".join(pair.source[:-1]), None),
+        (Column("target", "target", text=True), lambda pair: " ".join(pair.target[:-1]), None),
+        (Column("slope", "direction", "1 forward, −1 backward"), lambda pair: pair.slope, plain),
         (Column("right", "right", "of known alignments"), right, share),
         (Column("weight", "weight", "on the right place"), weight, share),
     )

@@ -25,7 +25,6 @@ from statewise.inspection.attention.weights import (
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject
-from statewise.inspection.text import windows, with_tokens
 from statewise.specs import Spec
 from statewise.tasks import Specimen, Specimens, TextSpecimens
 
@@ -58,7 +57,7 @@ def apply(subject: Subject, settings: AttentionSettings, progress: Progress) -> 
 
 def _on_text(subject: Subject, text: TextSpecimens, settings: AttentionSettings, progress: Progress) -> Finding:
     length = min(settings.window, len(text.tokens_T), text.window or settings.window)
-    window_BT = windows(text, length, settings.rows)
+    window_BT = text.window_tokens(length, settings.rows)
     device = subject.machine.like.device
     seen = [
         see(subject.machine, window_1T.to(device))
@@ -72,7 +71,7 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: AttentionSettings,
         settings,
         seen,
         drawn=seen[0],
-        pieces=with_tokens(text, text.tokens_T[first.begin : first.end + 1]).names(),
+        pieces=text.names(first.begin, first.end + 1),
         place="token",
         where="The first window",
         causal=True,
@@ -83,7 +82,7 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: AttentionSettings,
 def _on_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings, progress: Progress) -> Finding:
     place = specimens.words.place
     rows = [specimens.at(at) for at in choose_rows(specimens, settings.rows)]
-    seen = [see_row(one) for one in progress.over(rows, "reading rows")]
+    seen = [see_row(row) for row in progress.over(rows, "reading rows")]
     pooled = [(row, seen_row.pooled_S) for row, seen_row in zip(rows, seen) if seen_row.pooled_S is not None]
     if not seen[0].weights:
         nothing = _none(subject, f"its {place}s do not attend to each other")
@@ -109,7 +108,7 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings
     return found._replace(missing=(cut,)) if len(row) > length else found
 
 
-def _with_pooled(found: Finding, specimens: Specimens, pooled: Sequence[tuple[Specimen, Tensor]]) -> Finding:
+def _with_pooled(finding: Finding, specimens: Specimens, pooled: Sequence[tuple[Specimen, Tensor]]) -> Finding:
     """The same with what a summary by attention is made of: the text of each row, and its most important places."""
     place = specimens.words.place
     between = "" if specimens.words.text and not specimens.words.spaced else " "
@@ -121,7 +120,7 @@ def _with_pooled(found: Finding, specimens: Specimens, pooled: Sequence[tuple[Sp
     top = sum(float(weight_S.max()) for _, weight_S in pooled) / len(pooled)
     spread = sum(float(2 ** entropy(weight_S.double())) for _, weight_S in pooled) / len(pooled)
     said = (
-        f"Rows of {found.subject} are summarised by attention: in the mean over {len(pooled)} rows, one {place} has "
+        f"Rows of {finding.subject} are summarised by attention: in the mean over {len(pooled)} rows, one {place} has "
         f"{share(top)} of the weight, and the weights are as even as over {rough(spread)} {place}s."
     )
     passage = Passage(
@@ -140,11 +139,11 @@ def _with_pooled(found: Finding, specimens: Specimens, pooled: Sequence[tuple[Sp
         (Column("weight", "weight", "of the heaviest"), lambda one: float(one[1].max()), share),
     )
     rows = [{"row": row.name, "pieces": list(row.pieces), "weights": weight_S.tolist()} for row, weight_S in pooled]
-    return found._replace(
-        sentences=(said, *found.sentences),
-        figures=(passage, *found.figures),
-        tables=(Named("attention-pooled-rows", "The rows", "One line a row.", table), *found.tables),
-        data={**found.data, "pooled": rows},
+    return finding._replace(
+        sentences=(said, *finding.sentences),
+        figures=(passage, *finding.figures),
+        tables=(Named("attention-pooled-rows", "The rows", "One line a row.", table), *finding.tables),
+        data={**finding.data, "pooled": rows},
     )
 
 
@@ -222,7 +221,7 @@ def _chosen_heads(heads: Sequence[Head], settings: AttentionSettings) -> list[He
 
 
 def _map(
-    one: Head,
+    head: Head,
     weights_TS: Tensor,
     names: Sequence[str],
     queries: Sequence[int],
@@ -239,16 +238,16 @@ def _map(
         for query in queries
     )
     return Figure(
-        f"attention-layer-{one.layer}-head-{one.head}",
-        f"Layer {one.layer}, head {one.head}",
+        f"attention-layer-{head.layer}-head-{head.head}",
+        f"Layer {head.layer}, head {head.head}",
         "map",
         Axis(f"{place} attended to", categories=tuple(names)),
         Axis(f"{place} that attends", categories=tuple(names[query] for query in queries)),
         (),
         reading=f"{where}: a row is a {place}; the colour is its attention weight on each {place}.",
-        finding=f"It attends to {place}s {rough(one.distance)} away in the mean, with {plain(one.entropy)} bits of "
-        f"entropy: {share(one.itself)} on the {place} itself, {share(one.previous)} on the one before, "
-        f"{share(one.first)} on the first.",
+        finding=f"It attends to {place}s {rough(head.distance)} away in the mean, with {plain(head.entropy)} bits of "
+        f"entropy: {share(head.itself)} on the {place} itself, {share(head.previous)} on the one before, "
+        f"{share(head.first)} on the first.",
         grid=Grid(rows, "weight", limits=(0.0, max(max(v or 0.0 for v in row) for row in rows) or 1.0)),
     )
 
@@ -261,7 +260,7 @@ def _entropies(heads: Sequence[Head]) -> Figure:
         tuple(by_place[layer, head].share if (layer, head) in by_place else None for head in range(most))
         for layer in layers
     )
-    sharpest = min(heads, key=lambda one: one.share)
+    sharpest = min(heads, key=lambda head: head.share)
     return Figure(
         "attention-entropy",
         "Entropy of each head",
@@ -279,8 +278,8 @@ def _entropies(heads: Sequence[Head]) -> Figure:
 def _sentences(
     name: str, heads: Sequence[Head], layers: Sequence[str], apart: float, place: str, *, causal: bool
 ) -> list[str]:
-    sharpest, widest = min(heads, key=lambda one: one.share), max(heads, key=lambda one: one.share)
-    furthest = max(heads, key=lambda one: one.distance)
+    sharpest, widest = min(heads, key=lambda head: head.share), max(heads, key=lambda head: head.share)
+    furthest = max(heads, key=lambda head: head.distance)
     previous = sum(head.previous > 0.5 for head in heads)
     local = f"; {previous} of them put{'s' * (previous == 1)} most weight on the {place} before" if causal else ""
     return [
@@ -296,14 +295,14 @@ def _sentences(
 def _table(heads: Sequence[Head], place: str) -> Named:
     table = table_of(
         heads,
-        (Column("layer", "layer"), lambda one: one.layer, whole),
-        (Column("head", "head"), lambda one: one.head, whole),
-        (Column("entropy", "entropy", "bits"), lambda one: one.entropy, plain),
-        (Column("share", "of the largest", "0: one token, 1: a mean"), lambda one: one.share, share),
-        (Column("distance", "distance", f"{place}s, in the mean"), lambda one: one.distance, rough),
-        (Column("itself", "on itself"), lambda one: one.itself, share),
-        (Column("previous", "on the one before"), lambda one: one.previous, share),
-        (Column("first", "on the first"), lambda one: one.first, share),
+        (Column("layer", "layer"), lambda head: head.layer, whole),
+        (Column("head", "head"), lambda head: head.head, whole),
+        (Column("entropy", "entropy", "bits"), lambda head: head.entropy, plain),
+        (Column("share", "of the largest", "0: one token, 1: a mean"), lambda head: head.share, share),
+        (Column("distance", "distance", f"{place}s, in the mean"), lambda head: head.distance, rough),
+        (Column("itself", "on itself"), lambda head: head.itself, share),
+        (Column("previous", "on the one before"), lambda head: head.previous, share),
+        (Column("first", "on the first"), lambda head: head.first, share),
     )
     reading = f"Means over the {place}s of several rows; a {place} that can only attend to itself is left out."
     return Named("attention-heads", "The heads", reading, table)

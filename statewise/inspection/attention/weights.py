@@ -48,19 +48,19 @@ def see(machine: Machine[Any], tokens_1T: Tensor) -> Seen:
 
 
 @torch.no_grad()
-def see_row(one: Specimen) -> Seen:
+def see_row(row: Specimen) -> Seen:
     """The same for a row of any task. Rows that are read backwards are turned around."""
-    x_1TE = one.x_TE[None]
-    fast = one.answer(one.read(one.enter(x_1TE)), x_1TE)
-    z_1TI = one.enter(x_1TE)
+    x_1TE = row.x_TE[None]
+    fast = row.answer(row.read(row.enter(x_1TE)), x_1TE)
+    z_1TI = row.enter(x_1TE)
     with lens(TAP) as opened:
-        slow = one.answer(one.read(z_1TI), x_1TE)
+        slow = row.answer(row.read(z_1TI), x_1TE)
     weights = {}
     for name, steps in opened.seen.items():
-        at = None if name == _POOLED else one.seen_at(name, len(steps))
+        at = None if name == _POOLED else row.seen_at(name, len(steps))
         if at is None:
             continue
-        order = torch.from_numpy(np.ascontiguousarray(at - one.stretch(name).begin))
+        order = torch.from_numpy(np.ascontiguousarray(at - row.stretch(name).begin))
         back = torch.empty_like(order).index_copy(0, order, torch.arange(len(order)))
         weights_THS = torch.stack([_heads(step) for step in steps]).cpu()[back]
         # What is read from its end lists the places from there, too.

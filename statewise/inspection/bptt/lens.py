@@ -29,7 +29,6 @@ from statewise.inspection.bptt.estimate import (
 from statewise.inspection.finding import Finding
 from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject
-from statewise.inspection.text import windows
 from statewise.specs import (
     FixedTruncation,
     FullTruncation,
@@ -127,7 +126,7 @@ def _text_batches(subject: Subject, settings: BPTTSettings, cut: int) -> _Batche
             f"a window of {length} tokens is not longer than length={cut}: there is nothing to cut",
             fix="give a longer text, a longer window or a smaller length",
         )
-    window_NT = windows(text, length + 1, settings.rows * settings.batches).to(machine.like.device)
+    window_NT = text.window_tokens(length + 1, settings.rows * settings.batches).to(machine.like.device)
     if len(window_NT) < 2:
         raise UserError(f"{text.source} has room for one window of {length} tokens", fix="give a longer text")
     pairs = [(one_BT[:, :-1], one_BT[:, 1:]) for one_BT in window_NT.chunk(min(settings.batches, len(window_NT)))]

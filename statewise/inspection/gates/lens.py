@@ -142,13 +142,13 @@ def _read(trace: Trace, settings: GatesSettings) -> _Seen:
     )
 
 
-def _record(one: Saturation) -> dict[str, float]:
+def _record(gate: Saturation) -> dict[str, float]:
     return {
-        "mean": float(one.mean_U.mean()),
-        "at_low": float(one.at_low_U.mean()),
-        "at_high": float(one.at_high_U.mean()),
-        "units": len(one.mean_U),
-        "stuck": one.stuck,
+        "mean": float(gate.mean_U.mean()),
+        "at_low": float(gate.at_low_U.mean()),
+        "at_high": float(gate.at_high_U.mean()),
+        "units": len(gate.mean_U),
+        "stuck": gate.stuck,
     }
 
 
@@ -185,11 +185,11 @@ def _sentences(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, 
 def _tables(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Observed]) -> list[Named]:
     follow = table_of(
         followers,
-        (Column("feature", "feature", text=True), lambda one: one.feature, None),
-        (Column("unit", "unit", text=True), lambda one: places[one.name].place(one.unit), None),
-        (Column("r", "r"), lambda one: one.r, plain),
-        (Column("ratio", "times chance"), lambda one: one.ratio, rough),
-        (Column("p", "p"), lambda one: one.p, rough),
+        (Column("feature", "feature", text=True), lambda follower: follower.feature, None),
+        (Column("unit", "unit", text=True), lambda follower: places[follower.name].place(follower.unit), None),
+        (Column("r", "r"), lambda follower: follower.r, plain),
+        (Column("ratio", "times chance"), lambda follower: follower.ratio, rough),
+        (Column("p", "p"), lambda follower: follower.p, rough),
     )
     saturated = table_of(
         seen.saturation.items(),

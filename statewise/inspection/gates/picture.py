@@ -54,6 +54,12 @@ def standard(unit_T: Units) -> Units:
     return (unit_T - unit_T.mean()) / spread if spread > 1e-9 else np.zeros_like(unit_T)
 
 
+def _best_by_feature(followers: Sequence[Follower], units: int) -> list[Follower]:
+    """The best unit of each of the best features."""
+    best = {follower.feature: follower for follower in reversed(followers)}
+    return sorted(best.values(), key=lambda follower: -abs(follower.r))[:units]
+
+
 def passages(
     pieces: Sequence[str],
     kept: Mapping[str, Units],
@@ -63,9 +69,8 @@ def passages(
     units: int,
 ) -> list[Drawing]:
     """The best unit of each of the best features, on the beginning of the text."""
-    best = {follower.feature: follower for follower in reversed(followers)}
     found: list[Drawing] = []
-    for at, one in enumerate(sorted(best.values(), key=lambda one: -abs(one.r))[:units]):
+    for at, one in enumerate(_best_by_feature(followers, units)):
         value_T = standard(kept[one.name][: len(pieces), one.unit])
         place = places[one.name].place(one.unit)
         found.append(
@@ -182,10 +187,9 @@ def unit_curves(
     units: int,
 ) -> list[Drawing]:
     """The best unit of each of the best features, over the first row."""
-    best = {follower.feature: follower for follower in reversed(followers)}
     length = min(trace.first, _SHOWN)
     found: list[Drawing] = []
-    for at, one in enumerate(sorted(best.values(), key=lambda one: -abs(one.r))[:units]):
+    for at, one in enumerate(_best_by_feature(followers, units)):
         unit_T = standard(kept[one.name][:length, one.unit])
         feature_T = standard(trace.features[one.feature][:length])
         place = places[one.name].place(one.unit)

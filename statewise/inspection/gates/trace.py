@@ -16,7 +16,6 @@ from torch import Tensor
 from statewise.core import State, lens
 from statewise.display import Progress
 from statewise.inspection.gates.feature import FEATURES, Feature, Values, at_pieces, at_tokens
-from statewise.inspection.text import fresh_starts, with_tokens
 from statewise.specs import UserError, nearest
 from statewise.tasks import Specimen, Specimens, TextSpecimens
 
@@ -96,7 +95,7 @@ def trace(
     tokens_T = text.tokens_T.to(model.like.device)
     names = tuple(place.name for place in observed)
     state: State = model.init_state(1)
-    starts = [int(at) for at in fresh_starts(text)]
+    starts = text.fresh_starts
     chunks = [
         (begin, min(begin + chunk, stop), begin == start)
         for start, stop in zip(starts, [*starts[1:], len(tokens_T)])
@@ -158,7 +157,7 @@ def trace_text(text: TextSpecimens, names: str, own: Sequence[Feature], *, token
         missing.append(
             f"the first {tokens:,} of {len(text.tokens_T):,} tokens were read; the setting tokens reads more"
         )
-        text = with_tokens(text, text.tokens_T[:tokens])
+        text = text.with_tokens(text.tokens_T[:tokens])
     observed, left_out = matching(observable(text), names)
     features = at_tokens((*FEATURES, *own), text)
     return Trace(observed, features, text.names(), trace(text, observed, progress), (*missing, *left_out), "token")
@@ -293,16 +292,16 @@ def _chunks(
             begin, waiting, parts = begin + waiting, 0, {name: [] for name in names}
 
 
-def _units(one: Specimen, z_1TI: Tensor, observed: Sequence[Observed], length: int) -> dict[str, Units]:
+def _units(row: Specimen, z_1TI: Tensor, observed: Sequence[Observed], length: int) -> dict[str, Units]:
     """Every name at every place, copied as it is observed: keeping all tensors of a long row would take more memory."""
     found = {which.name: np.empty((length, len(which.shown)), dtype=np.float32) for which in observed}
     shown = {which.name: which.shown for which in observed}
-    places = {name: iter(one.seen_order(name, length).tolist()) for name in found}
+    places = {name: iter(row.seen_order(name, length).tolist()) for name in found}
 
     def put(name: str, value: Tensor) -> Tensor:
         found[name][next(places[name])] = value[0].flatten().float().cpu().numpy()[shown[name]]
         return value
 
     with lens(*found, edit=put, keep=False):
-        one.read(z_1TI)
+        row.read(z_1TI)
     return found

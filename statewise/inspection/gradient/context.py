@@ -143,12 +143,12 @@ def clipping(run: Path) -> Clipping | None:
     return Clipping(steps, shares, tuple(float(line["gradient_norm"]) for line in lines))
 
 
-def clipping_data(found: Clipping | None) -> dict[str, Any] | None:
-    return None if found is None else {**found._asdict(), "total": found.total}
+def clipping_data(clips: Clipping | None) -> dict[str, Any] | None:
+    return None if clips is None else {**clips._asdict(), "total": clips.total}
 
 
-def clipping_figures(found: Clipping | None) -> list[Figure]:
-    if found is None:
+def clipping_figures(clips: Clipping | None) -> list[Figure]:
+    if clips is None:
         return []
     return [
         Figure(
@@ -158,12 +158,12 @@ def clipping_figures(found: Clipping | None) -> list[Figure]:
             Axis("step", unit="whole"),
             Axis("share of steps, and norm"),
             (
-                Series("share of steps that were clipped", tuple(map(float, found.steps)), found.share),
-                Series("largest gradient norm", tuple(map(float, found.steps)), found.norm),
+                Series("share of steps that were clipped", tuple(map(float, clips.steps)), clips.share),
+                Series("largest gradient norm", tuple(map(float, clips.steps)), clips.norm),
             ),
             reading="By interval of the training log: the share of steps whose gradient was clipped, and the largest "
             "gradient norm before clipping.",
-            finding=f"{share(found.total)} of all steps were clipped; the largest norm was {plain(max(found.norm))}.",
+            finding=f"{share(clips.total)} of all steps were clipped; the largest norm was {plain(max(clips.norm))}.",
         )
     ]
 

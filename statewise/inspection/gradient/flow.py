@@ -175,42 +175,42 @@ def follow(
 # -------------------------------------------------------------------- one row of any task
 
 
-def follow_row(one: Specimen, queries: Sequence[int], *, states: bool) -> Flow:
+def follow_row(row: Specimen, queries: Sequence[int], *, states: bool) -> Flow:
     """One backward pass a query; `states`: with respect to states, too."""
-    tree = one.composed if states else None
+    tree = row.composed if states else None
     visited: list[Leaves] = []
     with torch.enable_grad():
-        x_1TE = one.x_TE[None].detach().clone().requires_grad_()
-        z_1TI = one.enter(x_1TE)
-        with _stepwise(one.readers if states else {}) as by_reader, _composing(tree and tree.composer) as calls:
-            if states and one.machine is not None:
-                y, visited = _stepped(one, one.machine, z_1TI)
+        x_1TE = row.x_TE[None].detach().clone().requires_grad_()
+        z_1TI = row.enter(x_1TE)
+        with _stepwise(row.readers if states else {}) as by_reader, _composing(tree and tree.composer) as calls:
+            if states and row.machine is not None:
+                y, visited = _stepped(row, row.machine, z_1TI)
             else:
-                y = one.read(z_1TI)
-        cost_Q = one.judge(y, x_1TE)[0]
+                y = row.read(z_1TI)
+        cost_Q = row.judge(y, x_1TE)[0]
     wanted = [leaf for groups in (visited, calls, *by_reader.values()) for group in groups for leaf in group]
     inputs, through, by_name = [], [], []
     for query in queries:
         found = iter(torch.autograd.grad(cost_Q[query], [x_1TE, *wanted], retain_graph=True, allow_unused=True))
-        inputs.append(_by_place(next(found), len(one)))
+        inputs.append(_by_place(next(found), len(row)))
         if visited:
             through.append(np.array([float(_norm([next(found) for _ in group], 1)) for group in visited]))
         if tree is not None:
             through.append(_by_node(tree, [_norm([next(found) for _ in call], len(call[0])) for call in calls]))
         by_name.append(
-            _by_reader(one, {name: [[next(found) for _ in group] for group in by_reader[name]] for name in by_reader})
+            _by_reader(row, {name: [[next(found) for _ in group] for group in by_reader[name]] for name in by_reader})
         )
-    distance_QT = np.stack([one.distance(query) for query in queries])
+    distance_QT = np.stack([row.distance(query) for query in queries])
     # A state after its own query cannot influence it: an exact 0 there is nothing to draw.
     state_QT = np.full(distance_QT.shape, np.nan) if through else None
     if state_QT is not None:
-        state_QT[:, len(one) - len(through[0]) :] = through
+        state_QT[:, len(row) - len(through[0]) :] = through
     reader_QT = {name: np.stack([norms[name] for norms in by_name]) for name in by_name[0]}
-    return _row_flow(one, queries, distance_QT, np.stack(inputs), state_QT, z_1TI, reader_QT)
+    return _row_flow(row, queries, distance_QT, np.stack(inputs), state_QT, z_1TI, reader_QT)
 
 
 def _row_flow(
-    one: Specimen,
+    row: Specimen,
     queries: Sequence[int],
     distance_QT: Floats,
     input_QT: Floats,
@@ -218,15 +218,15 @@ def _row_flow(
     z_1TI: Tensor,
     reader_QT: Mapping[str, Floats],
 ) -> Flow:
-    parts = one.parts or (Part("input", 0, len(one)),)
+    parts = row.parts or (Part("input", 0, len(row)),)
     return Flow(tuple(queries), distance_QT, input_QT, state_QT, z_1TI[0].detach(), parts, reader_QT)
 
 
-def _stepped(one: Specimen, machine: Machine[Any], z_1TI: Tensor) -> tuple[Tensor, list[Leaves]]:
+def _stepped(row: Specimen, machine: Machine[Any], z_1TI: Tensor) -> tuple[Tensor, list[Leaves]]:
     """The outputs, and each state; the first one where something else has set it."""
-    state = _own(one.begun(z_1TI))
-    outputs, states = zip(*steps(machine, z_1TI[:, one.first :].unbind(1), state))
-    visited = [*(states if one.begin is None else (state, *states))]
+    state = _own(row.begun(z_1TI))
+    outputs, states = zip(*steps(machine, z_1TI[:, row.first :].unbind(1), state))
+    visited = [*(states if row.begin is None else (state, *states))]
     return torch.stack(outputs, dim=1), [_differentiable(each) for each in visited]
 
 
@@ -243,24 +243,24 @@ def _by_node(tree: Composed, norms: Sequence[Tensor]) -> Floats:
     return norm_T
 
 
-def _by_reader(one: Specimen, gradients: Mapping[str, Sequence[Sequence[Tensor | None]]]) -> dict[str, Floats]:
+def _by_reader(row: Specimen, gradients: Mapping[str, Sequence[Sequence[Tensor | None]]]) -> dict[str, Floats]:
     """Norms by place, of all machines that read the same part in the same direction; nan: nothing reads that state."""
     squares: dict[str, Floats] = {}
     for name, steps_ in gradients.items():
-        at = one.seen_at(name, len(steps_))
-        assert at is not None, f"{name} read {len(steps_)} of {len(one)} places"
-        square_T = squares.setdefault(_state_name(one, name), np.full(len(one), np.nan))
+        at = row.seen_at(name, len(steps_))
+        assert at is not None, f"{name} read {len(steps_)} of {len(row)} places"
+        square_T = squares.setdefault(_state_name(row, name), np.full(len(row), np.nan))
         for place, group in zip(at, steps_):
             if any(gradient is not None for gradient in group):
                 square_T[place] = np.nan_to_num(square_T[place]) + float(_norm(group, 1)) ** 2
     return {name: np.sqrt(square_T) for name, square_T in squares.items()}
 
 
-def _state_name(one: Specimen, name: str) -> str:
+def _state_name(row: Specimen, name: str) -> str:
     """The states of a reader, by the part that it reads and its direction."""
-    first, second = one.seen_order(name, 2)  # of any two places, the one that is read first
-    for part in one.parts:
-        if part == one.stretch(name):
+    first, second = row.seen_order(name, 2)  # of any two places, the one that is read first
+    for part in row.parts:
+        if part == row.stretch(name):
             return f"state along the {part.name}{', from its end' if first > second else ''}"
     return f"state from the {'end' if first > second else 'front'}"
 
@@ -268,23 +268,23 @@ def _state_name(one: Specimen, name: str) -> str:
 # -------------------------------------------------------------------- a long row
 
 
-def follow_long_row(one: Specimen, queries: Sequence[int], *, chunk: int = _CHUNK) -> Flow:
+def follow_long_row(row: Specimen, queries: Sequence[int], *, chunk: int = _CHUNK) -> Flow:
     """Inputs only: chunks are read again on the way back, so that one graph at a time is in memory."""
-    assert one.machine is not None, "only what is read along time can be cut"
-    assert one.begin is None, "the graph of what was read before is held whole"
+    assert row.machine is not None, "only what is read along time can be cut"
+    assert row.begin is None, "the graph of what was read before is held whole"
     with torch.enable_grad():
-        x_1TE = one.x_TE[None].detach().clone().requires_grad_()
-        z_1TI = one.enter(x_1TE)
-    inputs = [_by_place(_backwards(one, one.machine, x_1TE, z_1TI, query, chunk), len(one)) for query in queries]
-    distance_QT = np.stack([one.distance(query) for query in queries])
-    return _row_flow(one, queries, distance_QT, np.stack(inputs), None, z_1TI, {})
+        x_1TE = row.x_TE[None].detach().clone().requires_grad_()
+        z_1TI = row.enter(x_1TE)
+    inputs = [_by_place(_backwards(row, row.machine, x_1TE, z_1TI, query, chunk), len(row)) for query in queries]
+    distance_QT = np.stack([row.distance(query) for query in queries])
+    return _row_flow(row, queries, distance_QT, np.stack(inputs), None, z_1TI, {})
 
 
 def _backwards(
-    one: Specimen, machine: Machine[Any], x_1TE: Tensor, z_1TI: Tensor, query: int, chunk: int
+    row: Specimen, machine: Machine[Any], x_1TE: Tensor, z_1TI: Tensor, query: int, chunk: int
 ) -> Tensor | None:
     read_1TI = z_1TI.detach()
-    starts = range(0, len(one), chunk)
+    starts = range(0, len(row), chunk)
     states: list[State] = [machine.init_state(1)]
     outputs = []
     with torch.no_grad():
@@ -294,7 +294,7 @@ def _backwards(
             states.append(state)
     with torch.enable_grad():
         y_1TC = torch.cat(outputs, dim=1).requires_grad_()
-        cost = one.judge(y_1TC, x_1TE)[0, query]
+        cost = row.judge(y_1TC, x_1TE)[0, query]
         to_y, to_x = torch.autograd.grad(cost, [y_1TC, x_1TE], allow_unused=True, retain_graph=True)
         to_y = torch.zeros_like(y_1TC) if to_y is None else to_y
         to_z = torch.zeros_like(read_1TI)

@@ -38,7 +38,6 @@ from statewise.inspection.gradient.jacobian import (
 )
 from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject
-from statewise.inspection.text import windows
 from statewise.specs import Spec, UserError
 from statewise.tasks import Specimen, Specimens, TextSpecimens, Words
 from statewise.tasks.language_model import Documents
@@ -88,7 +87,7 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: GradientSettings, 
     if length < _SHORTEST:
         raise UserError(f"{text.source} has {tokens} tokens, too few to follow a gradient", fix="give a longer text")
     machine = copy.deepcopy(subject.machine).double().eval()
-    window_BT = windows(text, length + 1, settings.rows or _WINDOWS).to(machine.like.device)
+    window_BT = text.window_tokens(length + 1, settings.rows or _WINDOWS).to(machine.like.device)
     flows = _follow_windows(machine, text, window_BT, settings.queries, progress)
     # Only distances that the earlier half of the queries has, too.
     sides = by_part(flows, reached_by=0.5)
@@ -157,7 +156,7 @@ def _follow_windows(
 def _context_gain(machine: Machine[Any], text: TextSpecimens, settings: GradientSettings, progress: Progress) -> Gain:
     wanted = min(settings.context, text.window or settings.context)
     longest = longest_context(len(text.tokens_T), wanted=wanted, targets=settings.targets)
-    window_BT = windows(text, longest + 1, settings.targets).to(machine.like.device)
+    window_BT = text.window_tokens(longest + 1, settings.targets).to(machine.like.device)
     return gain(machine, window_BT, progress)
 
 
@@ -241,17 +240,17 @@ def _not_followed(specimens: Specimens, rows: list[Specimen]) -> list[str]:
 
 
 def _row_recurrence(
-    one: Specimen, flow: Flow, settings: GradientSettings, missing: list[str], progress: Progress
+    row: Specimen, flow: Flow, settings: GradientSettings, missing: list[str], progress: Progress
 ) -> Recurrence:
-    if one.machine is None or len(one) > _STATES:
+    if row.machine is None or len(row) > _STATES:
         return Recurrence()
-    z_TI = flow.z_TI[one.first :]
+    z_TI = flow.z_TI[row.first :]
     with torch.no_grad():
-        state = one.begun(flow.z_TI[None])
-    found = recurrence(one.machine, z_TI, progress, largest=settings.largest, steps=settings.steps, state=state)
-    constant = constant_leaves(one.machine, z_TI, state)
+        state = row.begun(flow.z_TI[None])
+    found = recurrence(row.machine, z_TI, progress, largest=settings.largest, steps=settings.steps, state=state)
+    constant = constant_leaves(row.machine, z_TI, state)
     if not found.eigenvalues_PN:
-        missing.append(without_eigenvalues(one.machine, z_TI, settings.largest, state=state))
+        missing.append(without_eigenvalues(row.machine, z_TI, settings.largest, state=state))
     elif constant:
         missing.append(f"{', '.join(constant)}: never changed by a step, so each of its numbers is an eigenvalue 1.")
     return found
@@ -266,17 +265,17 @@ def _chosen(specimens: Specimens, count: int) -> list[int]:
     return choose_rows(specimens, count, shortest=_SHORTEST, longest=_HELD // first.x_TE.shape[1])
 
 
-def _in_parts(one: Specimen) -> bool:
+def _in_parts(row: Specimen) -> bool:
     """Whether a long row can be read again on the way back, chunk by chunk."""
-    return one.machine is not None and one.begin is None
+    return row.machine is not None and row.begin is None
 
 
-def _has_states(one: Specimen) -> bool:
-    return one.machine is not None or bool(one.readers) or one.composed is not None
+def _has_states(row: Specimen) -> bool:
+    return row.machine is not None or bool(row.readers) or row.composed is not None
 
 
-def _queries(one: Specimen, most: int) -> list[int]:
-    count = len(one.questions)
+def _queries(row: Specimen, most: int) -> list[int]:
+    count = len(row.questions)
     return [int(at) for at in np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))]
 
 

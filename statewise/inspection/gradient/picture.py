@@ -175,30 +175,30 @@ def parts(flows: Sequence[Flow], words: Words) -> list[Drawing]:
     ]
 
 
-def row_drawings(one: Specimen, flow: Flow, words: Words) -> list[Drawing]:
+def row_drawings(row: Specimen, flow: Flow, words: Words) -> list[Drawing]:
     """One row: cells as a grid, several queries as a map, a text as a text."""
     figures: list[Drawing] = []
     if not words.distance:
-        figures.append(_cells(one, flow))
+        figures.append(_cells(row, flow))
     elif len(flow.queries) > 1:
         norms = {**({} if flow.input_QT is None else {"input": flow.input_QT}), **_states(flow)}
-        figures += [_row_map(one, flow, words, name, norm_QT) for name, norm_QT in norms.items()]
+        figures += [_row_map(row, flow, words, name, norm_QT) for name, norm_QT in norms.items()]
     if flow.input_QT is None:
         return figures
     if words.text or words.place == "node":
-        figures.append(_text(one, flow, words))
+        figures.append(_text(row, flow, words))
     elif words.distance and len(flow.queries) == 1:
-        figures.append(_line(one, flow, words))
+        figures.append(_line(row, flow, words))
     return figures
 
 
-def _shown_query(one: Specimen, flow: Flow) -> tuple[int, Floats]:
+def _shown_query(row: Specimen, flow: Flow) -> tuple[int, Floats]:
     """The query that most places can influence (of several, the middle one), and the norms of its gradient.
 
     Of generated texts, the one with the largest gradient: each later token has more before it.
     """
     assert flow.input_QT is not None
-    if one.parts:
+    if row.parts:
         at = int(flow.input_QT.sum(1).argmax())
         return flow.queries[at], flow.input_QT[at]
     counted_Q = (~np.isnan(flow.distance_QT)).sum(1)
@@ -207,9 +207,9 @@ def _shown_query(one: Specimen, flow: Flow) -> tuple[int, Floats]:
     return flow.queries[at], flow.input_QT[at]
 
 
-def _largest(one: Specimen, norm_T: Floats) -> tuple[str, float]:
+def _largest(row: Specimen, norm_T: Floats) -> tuple[str, float]:
     at = int(norm_T.argmax())
-    return alone(one.pieces[at]), float(norm_T[at] / norm_T.sum()) if norm_T.sum() else 0.0
+    return alone(row.pieces[at]), float(norm_T[at] / norm_T.sum()) if norm_T.sum() else 0.0
 
 
 def concentration(rows: Sequence[Specimen], flows: Sequence[Flow], words: Words) -> str:
@@ -225,37 +225,37 @@ def concentration(rows: Sequence[Specimen], flows: Sequence[Flow], words: Words)
     )
 
 
-def _text(one: Specimen, flow: Flow, words: Words) -> Passage:
-    query, norm_T = _shown_query(one, flow)
+def _text(row: Specimen, flow: Flow, words: Words) -> Passage:
+    query, norm_T = _shown_query(row, flow)
     between = " " if words.spaced else ""
     total = float(norm_T.sum()) or 1.0
-    pieces = tuple((f"{piece}{between}", float(norm / total)) for piece, norm in zip(one.pieces, norm_T))[:_SHOWN]
-    piece, part = _largest(one, norm_T)
-    left = len(one) - len(pieces)
+    pieces = tuple((f"{piece}{between}", float(norm / total)) for piece, norm in zip(row.pieces, norm_T))[:_SHOWN]
+    piece, part = _largest(row, norm_T)
+    left = len(row) - len(pieces)
     return Passage(
         "gradient-text",
         "Gradient of one answer",
         pieces,
         "share of the gradient",
-        reading=f"The row ({one.name}), coloured by the share of the gradient of one answer's loss "
-        f"({one.questions[query]}) that flows to each {words.place}.",
+        reading=f"The row ({row.name}), coloured by the share of the gradient of one answer's loss "
+        f"({row.questions[query]}) that flows to each {words.place}.",
         finding=f"{piece!r} has most of it: {share(part)}.",
         missing=(f"{left} more {words.place}s are not shown",) if left else (),
     )
 
 
-def _line(one: Specimen, flow: Flow, words: Words) -> Figure:
-    query, norm_T = _shown_query(one, flow)
-    piece, part = _largest(one, norm_T)
-    at, norms = (tuple(float(np.max(some)) for some in _together(of)) for of in (np.arange(len(one)), norm_T))
+def _line(row: Specimen, flow: Flow, words: Words) -> Figure:
+    query, norm_T = _shown_query(row, flow)
+    piece, part = _largest(row, norm_T)
+    at, norms = (tuple(float(np.max(some)) for some in _together(of)) for of in (np.arange(len(row)), norm_T))
     return Figure(
         "gradient-row",
         "Gradient of one answer",
         "line",
         Axis(words.place, unit="whole"),
         Axis("norm of the gradient"),
-        (Series(one.questions[query], at, norms),),
-        reading=f"One row ({one.name}): norm of the gradient of its answer's loss by {words.place}.",
+        (Series(row.questions[query], at, norms),),
+        reading=f"One row ({row.name}): norm of the gradient of its answer's loss by {words.place}.",
         finding=f"{words.place.capitalize()} {piece} has most of it: {share(part)}.",
     )
 

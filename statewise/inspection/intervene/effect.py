@@ -15,7 +15,6 @@ from statewise.core import Machine, State, concat, leaves, lens
 from statewise.decoding import Continuation, Sampling, extend
 from statewise.display import Progress
 from statewise.inspection.intervene.address import Address, Intervention, changed, put, silence, units_of
-from statewise.inspection.text import fresh_starts
 from statewise.specs import UserError, lens_setting
 from statewise.tasks import Specimen, TextSpecimens
 
@@ -53,16 +52,16 @@ def cuts(text: TextSpecimens, *, places: int, ahead: int | None = None) -> list[
 
     The state is reset nowhere among those, and as many tokens were read before, where the text has them.
     """
-    model, starts = text.model, fresh_starts(text)
-    stops = np.append(starts[1:], len(text.tokens_T))
-    ahead = ahead or min(_AHEAD, (int((stops - starts).max()) - 1) // 3)
+    model, starts = text.model, text.fresh_starts
+    stops = [*starts[1:], len(text.tokens_T)]
+    longest = max(stop - start for start, stop in zip(starts, stops))
+    ahead = ahead or min(_AHEAD, (longest - 1) // 3)
     possible = [
         at
         for start, stop in zip(starts, stops)
-        for at in range(start + min(ahead, max(1, int(stop - start) // 2)), stop - ahead)
+        for at in range(start + min(ahead, max(1, (stop - start) // 2)), stop - ahead)
     ]
     if not possible or ahead < 3:
-        longest = int((stops - starts).max())
         fewer = f", or {lens_setting('ahead', (longest - 1) // 2)}" if longest >= 9 else ""
         raise UserError(
             f"the model reads at most {longest} tokens of this text in one go: too few to read {ahead} after a cut",
@@ -70,8 +69,8 @@ def cuts(text: TextSpecimens, *, places: int, ahead: int | None = None) -> list[
         )
     found = []
     for number in np.unique(np.linspace(0, len(possible) - 1, places).astype(int)):
-        at = int(possible[number])
-        start = int(starts[np.searchsorted(starts, at, side="right") - 1])
+        at = possible[number]
+        start = max(begin for begin in starts if begin <= at)
         tokens_T = text.tokens_T[at : at + ahead + 1].to(model.like.device)
         found.append(Cut(at, state_after(model, text.tokens_T[start:at]), tokens_T))
     return found
@@ -204,7 +203,6 @@ def continued(
     vocab: int,
     tokens: int,
     sampling: Sampling,
-    never: Sequence[int] = (),
 ) -> list[int]:
     """The tokens generated after reading `token` from this state. Equal `sampling` draws equal random numbers."""
     device = model.like.device
@@ -215,7 +213,7 @@ def continued(
         seen_BV=torch.zeros(1, vocab, dtype=torch.bool, device=device),
         tail_BK=torch.full((1, 8), -1, dtype=torch.int64, device=device),
     )
-    generated_BT, _ = extend(model, at, sampling, tokens=tokens, never=never)
+    generated_BT, _ = extend(model, at, sampling, tokens=tokens)
     return [int(token) for token in generated_BT[0]]
 
 
@@ -225,7 +223,7 @@ def continued(
 class RowCut(NamedTuple):
     """A row that was read up to a place, and the questions that are answered after it."""
 
-    one: Specimen
+    row: Specimen
     at: int
     state: State
     read_1TC: Tensor  # outputs before the cut
@@ -247,21 +245,21 @@ class _Answers(NamedTuple):
 
 
 @torch.no_grad()
-def row_cuts(one: Specimen, machine: Machine[Any]) -> list[RowCut]:
+def row_cuts(row: Specimen, machine: Machine[Any]) -> list[RowCut]:
     """A few places of a row with a question after them; the first one, too, where something was read before it."""
-    last_Q = [_last_place(one.distance(query)) for query in range(len(one.questions))]
-    z_1TI = one.enter(one.x_TE[None])
-    length = len(one) - one.first
+    last_Q = [_last_place(row.distance(query)) for query in range(len(row.questions))]
+    z_1TI = row.enter(row.x_TE[None])
+    length = len(row) - row.first
     offsets = {min(max(round(share * length), 1), length - 1) for share in _SHARES if length > 1}
-    begun, found = one.begun(z_1TI), []
-    for at in sorted(one.first + offset for offset in (offsets if one.begin is None else {0, *offsets})):
+    begun, found = row.begun(z_1TI), []
+    for at in sorted(row.first + offset for offset in (offsets if row.begin is None else {0, *offsets})):
         asked = tuple(query for query, last in enumerate(last_Q) if last >= at)
         if asked:
-            y_1TC, state = machine(z_1TI[:, one.first : max(at, one.first + 1)], begun)
-            if at == one.first:
+            y_1TC, state = machine(z_1TI[:, row.first : max(at, row.first + 1)], begun)
+            if at == row.first:
                 y_1TC, state = y_1TC[:, :0], begun
             gap_Q = torch.tensor([last_Q[query] - at + 1 for query in asked])
-            found.append(RowCut(one, at, state, y_1TC, asked, gap_Q))
+            found.append(RowCut(row, at, state, y_1TC, asked, gap_Q))
     return found
 
 
@@ -276,7 +274,7 @@ def row_effects(
     cut: RowCut, machine: Machine[Any], interventions: Sequence[Intervention], other: State
 ) -> dict[Intervention, Effect]:
     """Each intervention at this cut; `other` is the state of a swap."""
-    z_1TI = cut.one.enter(cut.one.x_TE[None])[:, cut.at :]
+    z_1TI = cut.row.enter(cut.row.x_TE[None])[:, cut.at :]
     base = _answers_after(cut, machine(z_1TI, cut.state)[0])
     found: dict[Intervention, Effect] = {}
     at_once = [intervention for intervention in interventions if intervention.act != "freeze"]
@@ -306,32 +304,32 @@ def row_effects(
 @torch.no_grad()
 def row_costs(cut: RowCut, machine: Machine[Any]) -> Tensor:
     """Losses of the questions after a cut, without an intervention."""
-    y_1TC = machine(cut.one.enter(cut.one.x_TE[None])[:, cut.at :], cut.state)[0]
+    y_1TC = machine(cut.row.enter(cut.row.x_TE[None])[:, cut.at :], cut.state)[0]
     return _answers_after(cut, y_1TC).cost_NQ[0]
 
 
 @torch.no_grad()
-def silenced_row(one: Specimen, addresses: Sequence[Address]) -> tuple[Tensor, dict[Address, Effect]]:
+def silenced_row(row: Specimen, addresses: Sequence[Address]) -> tuple[Tensor, dict[Address, Effect]]:
     """The loss of every question; and the effect of each observed name being 0 all along the row."""
-    x_1TE = one.x_TE[None]
-    z_1TI = one.enter(x_1TE)
+    x_1TE = row.x_TE[None]
+    z_1TI = row.enter(x_1TE)
 
     def answers(y: Tensor) -> _Answers:
-        return _Answers(one.judge(y, x_1TE), one.answer(y, x_1TE))
+        return _Answers(row.judge(y, x_1TE), row.answer(y, x_1TE))
 
-    base, found = answers(one.read(z_1TI)), {}
+    base, found = answers(row.read(z_1TI)), {}
     for address in addresses:
         with lens(address.path, edit=silence(address), keep=False):
-            y = one.read(z_1TI)
+            y = row.read(z_1TI)
         found[address] = _effect(base, answers(y), 0)
     return base.cost_NQ[0], found
 
 
 def _answers_after(cut: RowCut, y_NTC: Tensor) -> _Answers:
-    x_NTE = cut.one.x_TE.expand(len(y_NTC), -1, -1)
+    x_NTE = cut.row.x_TE.expand(len(y_NTC), -1, -1)
     whole_NTC = torch.cat([cut.read_1TC.expand(len(y_NTC), -1, -1), y_NTC], dim=1)
     asked = torch.tensor(cut.asked, device=y_NTC.device)
-    cost_NQ, answer_NQK = cut.one.judge(whole_NTC, x_NTE), cut.one.answer(whole_NTC, x_NTE)
+    cost_NQ, answer_NQK = cut.row.judge(whole_NTC, x_NTE), cut.row.answer(whole_NTC, x_NTE)
     return _Answers(cost_NQ[:, asked], answer_NQK[:, asked])
 
 

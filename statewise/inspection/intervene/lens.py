@@ -45,7 +45,6 @@ from statewise.inspection.intervene.effect import (
 )
 from statewise.inspection.lens import Lens, choose_rows
 from statewise.inspection.subject import Subject, open_subject
-from statewise.inspection.text import with_tokens
 from statewise.models import TokenMachine
 from statewise.specs import Spec, UserError, nearest
 from statewise.tasks import Specimen, Specimens, TextSpecimens, Words
@@ -220,7 +219,7 @@ def _continuations(
     generated = []
     for name, state, how in plans:
         ids = continued(model, state, token, vocab=model.vocab, tokens=settings.tokens, sampling=how)
-        generated.append((name, "".join(with_tokens(text, torch.tensor([token, *ids])).names()[1:])))
+        generated.append((name, "".join(text.with_tokens(torch.tensor([token, *ids])).names()[1:])))
     return generated
 
 
@@ -369,7 +368,7 @@ def _silence(rows: Sequence[Specimen], settings: InterveneSettings, progress: Pr
 
 
 @torch.no_grad()
-def _observed(one: Specimen) -> Mapping[str, Tensor]:
+def _observed(row: Specimen) -> Mapping[str, Tensor]:
     """Every name that is observed while a row is read, with the first of its values."""
     first: dict[str, Tensor] = {}
 
@@ -377,9 +376,9 @@ def _observed(one: Specimen) -> Mapping[str, Tensor]:
         first.setdefault(name, value)
         return value
 
-    z_1TI = one.enter(one.x_TE[None])
+    z_1TI = row.enter(row.x_TE[None])
     with lens(edit=note, keep=False):
-        one.read(z_1TI)
+        row.read(z_1TI)
     return first
 
 

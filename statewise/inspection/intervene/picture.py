@@ -43,7 +43,7 @@ def difference(added_P: Tensor, unit: str) -> str:
 
 def worst_part(parts: Effects, of: str, unit: str) -> tuple[Intervention, str]:
     """Of parts with the same act: the one whose loss costs most, and a sentence without its end."""
-    worst = max(parts, key=lambda one: float(parts[one].mean()))
+    worst = max(parts, key=lambda part: float(parts[part].mean()))
     costs = f"{with_half(parts[worst])} {unit}"
     act = ACT_NAMES[worst.act]
     if len(parts) == 1:
@@ -110,16 +110,20 @@ def effect_table(
 ) -> Named:
     """One row an intervention; `last` is a column of its own for texts and for rows."""
 
-    def error(one: Intervention) -> float | None:
-        return float(effects[one].std() / len(effects[one]) ** 0.5) if len(effects[one]) > 1 else None
+    def error(intervention: Intervention) -> float | None:
+        return (
+            float(effects[intervention].std() / len(effects[intervention]) ** 0.5)
+            if len(effects[intervention]) > 1
+            else None
+        )
 
     table = table_of(
         effects,
-        (Column("place", "place", text=True), lambda one: str(one.address), None),
-        (Column("act", "intervention", text=True), lambda one: ACT_NAMES[one.act], None),
-        (Column("added", "added loss", unit), lambda one: float(effects[one].mean()), rough),
+        (Column("place", "place", text=True), lambda effect: str(effect.address), None),
+        (Column("act", "intervention", text=True), lambda effect: ACT_NAMES[effect.act], None),
+        (Column("added", "added loss", unit), lambda effect: float(effects[effect].mean()), rough),
         (Column("error", "standard error", unit), error, rough),
-        (last, lambda one: values[one], form),
+        (last, lambda effect: values[effect], form),
     )
     reading = "Added loss is the mean over what follows each cut, and over the cuts; its error is over the cuts."
     return Named("intervene-effects", "Cost of each intervention", reading, table)
@@ -152,7 +156,7 @@ def places_figure(effects: Effects, base: float, *, unit: str, of: str) -> Figur
         means, lows, highs = zip(*chosen.values())
         rows = tuple(float(names.index(name)) for name in chosen)
         series.append(Series(ACT_NAMES[act], means, rows, lows, highs))
-    worst = max(effects, key=lambda one: float(effects[one].mean()))
+    worst = max(effects, key=lambda effect: float(effects[effect].mean()))
     return Figure(
         "intervene-places",
         f"Cost of losing each part of {of}",

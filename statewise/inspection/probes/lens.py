@@ -83,13 +83,13 @@ def apply(subject: Subject, settings: ProbesSettings, progress: Progress) -> Fin
     )
 
 
-def _record(one: Probed) -> dict[str, object]:
+def _record(probed: Probed) -> dict[str, object]:
     return {
-        "accuracy": {length: one.accuracy(length) for length in one.by_size},
-        "by_distance": {distance: right / asked for distance, (right, asked) in one.by_distance.items()},
-        "state_bytes": dict(one.state_bytes),
-        "parameters": one.parameters,
-        "loss": one.loss,
+        "accuracy": {length: probed.accuracy(length) for length in probed.by_size},
+        "by_distance": {distance: right / asked for distance, (right, asked) in probed.by_distance.items()},
+        "state_bytes": dict(probed.state_bytes),
+        "parameters": probed.parameters,
+        "loss": probed.loss,
     }
 
 
@@ -191,7 +191,7 @@ def _by_state(found: Found, tasks: Sequence[str], families: Sequence[str], far: 
 
 def _worth(series: Sequence[Series]) -> str:
     """The best family, and the smallest state with half of its skill."""
-    best = max(series, key=lambda one: one.y[0])
+    best = max(series, key=lambda curve: curve.y[0])
     if best.y[0] <= _GUESSING:
         return "No family is better than guessing."
     least = min((curve for curve in series if curve.y[0] >= best.y[0] / 2), key=lambda one: one.x[0])

@@ -39,30 +39,30 @@ class Along(NamedTuple):
 
 
 def found_in_choices(
-    name: str, specimens: Specimens, found: Choices, rival: Rival | None, *, shown: int | None, worst: int
+    name: str, specimens: Specimens, answers: Choices, rival: Rival | None, *, shown: int | None, worst: int
 ) -> Finding:
-    told_N = found.truth_N != UNKNOWN
+    told_N = answers.truth_N != UNKNOWN
     figures: list[Drawing] = []
     tables: list[Named] = []
     unit = specimens.words.question
-    data: dict[str, Any] = {"answers": len(found.guess_N), "told": int(told_N.sum())}
+    data: dict[str, Any] = {"answers": len(answers.guess_N), "told": int(told_N.sum())}
     missing: list[str] = []
     if told_N.any():
         tally = Tally()
-        right_N = (found.guess_N == found.truth_N)[told_N].astype(np.float64)
-        tally.add(torch.from_numpy(found.sure_N[told_N]), torch.from_numpy(right_N))
-        costs = class_costs(found)
-        along = buckets(found.along_N[told_N], found.nats_N[told_N])
+        right_N = (answers.guess_N == answers.truth_N)[told_N].astype(np.float64)
+        tally.add(torch.from_numpy(answers.sure_N[told_N]), torch.from_numpy(right_N))
+        costs = class_costs(answers)
+        along = buckets(answers.along_N[told_N], answers.nats_N[told_N])
         shown = _SHOWN if shown is None else shown
-        figures += [*_passage(specimens, found, shown), *_along(along, found.along)]
-        if len(found.guess_N) > shown and not (found.place_N == UNKNOWN).any():
-            missing.append(f"The first {shown:,} {unit}s are shown; the numbers are of all {len(found.guess_N):,}.")
+        figures += [*_passage(specimens, answers, shown), *_along(along, answers.along)]
+        if len(answers.guess_N) > shown and not (answers.place_N == UNKNOWN).any():
+            missing.append(f"The first {shown:,} {unit}s are shown; the numbers are of all {len(answers.guess_N):,}.")
         figures += [
             reliability(tally.bins(), tally.error(), of=f"{unit.capitalize()}s"),
             _classes(costs, specimens.words),
         ]
-        tables += [_worst(specimens, found, worst), _class_table(costs, specimens.words)]
-        mean, entropy = float(np.nanmean(found.nats_N)), float(found.entropy_N[told_N].mean())
+        tables += [_worst(specimens, answers, worst), _class_table(costs, specimens.words)]
+        mean, entropy = float(np.nanmean(answers.nats_N)), float(answers.entropy_N[told_N].mean())
         data |= {
             "nats": mean,
             "expected_nats": entropy,
@@ -82,30 +82,30 @@ def found_in_choices(
         if unseen and specimens.has_truth:
             missing.append(f"{unseen:,} {unit}s have a label that is not in the training data: they have no loss.")
     else:
-        tables.append(_said(specimens, found, worst))
-        sentences = [_answers(found, unit)]
+        tables.append(_said(specimens, answers, worst))
+        sentences = [_answers(answers, unit)]
         missing.append(f"The right answers are not known, so there is neither a loss nor a calibration of {unit}s.")
     if rival is not None and told_N.any():
         sentences.insert(0, rival.sentence(name, f"nats a {rival.of or unit}"))
         data["against"] = rival.as_dict()
         gaps = _row_rivals if rival.of else _rivals
-        tables.insert(0, gaps(specimens, found, rival, name, worst))
+        tables.insert(0, gaps(specimens, answers, rival, name, worst))
     return Finding("surprise", "Surprise", name, tuple(sentences), tuple(figures), tuple(tables), data, tuple(missing))
 
 
-def class_costs(found: Choices) -> list[ClassCost]:
+def class_costs(answers: Choices) -> list[ClassCost]:
     """Of every class that occurs, the one with the highest loss first."""
-    order_N = np.argsort(found.truth_N, kind="stable")
-    which, begin = np.unique(found.truth_N[order_N], return_index=True)
+    order_N = np.argsort(answers.truth_N, kind="stable")
+    which, begin = np.unique(answers.truth_N[order_N], return_index=True)
     made = []
     for truth, mine_M in zip(which.tolist(), np.split(order_N, begin[1:])):
         if truth == UNKNOWN:
             continue
-        guess_M = found.guess_N[mine_M]
+        guess_M = answers.guess_N[mine_M]
         wrong = guess_M[guess_M != truth]
-        other = found.names[int(np.bincount(wrong).argmax())] if len(wrong) else ""
+        other = answers.names[int(np.bincount(wrong).argmax())] if len(wrong) else ""
         recall = float((guess_M == truth).mean())
-        made.append(ClassCost(found.names[truth], len(mine_M), float(found.nats_N[mine_M].mean()), recall, other))
+        made.append(ClassCost(answers.names[truth], len(mine_M), float(answers.nats_N[mine_M].mean()), recall, other))
     return sorted(made, key=lambda one: -one.nats)
 
 
@@ -155,7 +155,7 @@ def _along(along: Sequence[Along], label: str) -> list[Drawing]:
 def _classes(costs: Sequence[ClassCost], spoken: Words) -> Figure:
     shown = costs[:_BARS]
     left = len(costs) - len(shown)
-    wrong = min(costs, key=lambda one: one.recall)
+    wrong = min(costs, key=lambda cost: cost.recall)
     return Figure(
         "surprise-classes",
         f"Loss by {spoken.label}",
@@ -169,35 +169,35 @@ def _classes(costs: Sequence[ClassCost], spoken: Words) -> Figure:
     )
 
 
-def _passage(specimens: Specimens, found: Choices, most: int) -> list[Drawing]:
+def _passage(specimens: Specimens, answers: Choices, most: int) -> list[Drawing]:
     """Answers at places of a text are shown there."""
-    if (found.place_N == UNKNOWN).any():
+    if (answers.place_N == UNKNOWN).any():
         return []
-    order = np.lexsort((found.place_N, found.row_N))
+    order = np.lexsort((answers.place_N, answers.row_N))
     pieces: list[tuple[str, float | None]] = []
     notes = []
     row = None
     made: tuple[str, ...] = ()
     spoken, between = specimens.words, " " if specimens.words.spaced else ""
     for at in order[:most]:
-        if found.row_N[at] != row:
+        if answers.row_N[at] != row:
             if row is not None:
                 pieces.append(("\n", None))
                 notes.append("")
-            row = int(found.row_N[at])
+            row = int(answers.row_N[at])
             made = specimens.at(row).pieces
             if spoken.writes:  # what was read before the first of them
-                before = made[: int(found.place_N[at]) + 1]
+                before = made[: int(answers.place_N[at]) + 1]
                 pieces.append((f"{between.join(before)} ", None))
                 notes.append("")
-        cost, truth = float(found.nats_N[at]), int(found.truth_N[at])
+        cost, truth = float(answers.nats_N[at]), int(answers.truth_N[at])
         if spoken.writes:
-            pieces.append((f"{found.names[int(found.known_N[at])]}{between}", None if np.isnan(cost) else cost))
-            notes.append(f"expected {found.names[int(found.guess_N[at])]}")
+            pieces.append((f"{answers.names[int(answers.known_N[at])]}{between}", None if np.isnan(cost) else cost))
+            notes.append(f"expected {answers.names[int(answers.guess_N[at])]}")
             continue
-        pieces.append((f"{made[int(found.place_N[at])]} ", None if np.isnan(cost) else cost))
-        told = f", the truth is {found.names[truth]}" if truth != UNKNOWN else ""
-        notes.append(f"predicted {found.names[int(found.guess_N[at])]}{told}")
+        pieces.append((f"{made[int(answers.place_N[at])]} ", None if np.isnan(cost) else cost))
+        told = f", the truth is {answers.names[truth]}" if truth != UNKNOWN else ""
+        notes.append(f"predicted {answers.names[int(answers.guess_N[at])]}{told}")
     worst = max(range(len(pieces)), key=lambda at: pieces[at][1] or 0.0)
     return [
         Passage(
@@ -214,16 +214,16 @@ def _passage(specimens: Specimens, found: Choices, most: int) -> list[Drawing]:
     ]
 
 
-def _row(specimens: Specimens, found: Choices, at: int) -> tuple[Cell, ...]:
-    before, it = specimens.shown(found, at)
-    truth = int(found.truth_N[at])
-    cost = float(found.nats_N[at])
+def _row(specimens: Specimens, answers: Choices, at: int) -> tuple[Cell, ...]:
+    before, it = specimens.shown(answers, at)
+    truth = int(answers.truth_N[at])
+    cost = float(answers.nats_N[at])
     return (
         words(visible(before)),
         words(_short(visible(it))),
-        words("–" if truth == UNKNOWN else found.names[truth]),
-        words(found.names[int(found.guess_N[at])]),
-        number(float(found.sure_N[at]), share),
+        words("–" if truth == UNKNOWN else answers.names[truth]),
+        words(answers.names[int(answers.guess_N[at])]),
+        number(float(answers.sure_N[at]), share),
         number(None if np.isnan(cost) else cost, plain),
     )
 
@@ -242,45 +242,46 @@ def _short(text: str, most: int = 160) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _worst(specimens: Specimens, found: Choices, most: int) -> Named:
-    order = np.argsort(-np.nan_to_num(found.nats_N, nan=-np.inf))[:most]
-    rows = tuple(_row(specimens, found, int(at)) for at in order)
+def _worst(specimens: Specimens, answers: Choices, most: int) -> Named:
+    order = np.argsort(-np.nan_to_num(answers.nats_N, nan=-np.inf))[:most]
+    rows = tuple(_row(specimens, answers, int(at)) for at in order)
     return Named(
         "surprise-worst", "The most surprising answers", "Answers in the order of their loss.", Table(_COLUMNS, rows)
     )
 
 
-def _said(specimens: Specimens, found: Choices, most: int) -> Named:
-    rows = tuple(_row(specimens, found, at) for at in range(min(most, len(found.guess_N))))
+def _said(specimens: Specimens, answers: Choices, most: int) -> Named:
+    rows = tuple(_row(specimens, answers, at) for at in range(min(most, len(answers.guess_N))))
     return Named("surprise-answers", "The answers", "In the order of the text.", Table(_COLUMNS, rows))
 
 
-def _answers(found: Choices, unit: str) -> str:
-    most, least = (found.names[int(found.guess_N[at])] for at in (found.sure_N.argmax(), found.sure_N.argmin()))
+def _answers(answers: Choices, unit: str) -> str:
+    most, least = (answers.names[int(answers.guess_N[at])] for at in (answers.sure_N.argmax(), answers.sure_N.argmin()))
+    count = len(answers.guess_N)
     return (
         f"The right answers are not known; the model is most confident of {most!r} "
-        f"({share(float(found.sure_N.max()))}) and least confident of {least!r} "
-        f"({share(float(found.sure_N.min()))}) among {len(found.guess_N):,} {unit}{'s' * (len(found.guess_N) != 1)}."
+        f"({share(float(answers.sure_N.max()))}) and least confident of {least!r} "
+        f"({share(float(answers.sure_N.min()))}) among {count:,} {unit}{'s' * (count != 1)}."
     )
 
 
 def _class_table(costs: Sequence[ClassCost], spoken: Words) -> Named:
     table = table_of(
         costs,
-        (Column("class", spoken.label, text=True), lambda one: one.name, None),
-        (Column("answers", "answers"), lambda one: one.answers, whole),
-        (Column("nats", "loss", "nats"), lambda one: one.nats, plain),
-        (Column("recall", "recall"), lambda one: one.recall, share),
-        (Column("mistaken_for", "most often mistaken for", text=True), lambda one: one.mistaken_for or "–", None),
+        (Column("class", spoken.label, text=True), lambda cost: cost.name, None),
+        (Column("answers", "answers"), lambda cost: cost.answers, whole),
+        (Column("nats", "loss", "nats"), lambda cost: cost.nats, plain),
+        (Column("recall", "recall"), lambda cost: cost.recall, share),
+        (Column("mistaken_for", "most often mistaken for", text=True), lambda cost: cost.mistaken_for or "–", None),
     )
     return Named("surprise-by-class", f"The {spoken.labels}", "The hardest first.", table)
 
 
-def _rivals(specimens: Specimens, found: Choices, rival: Rival, name: str, most: int) -> Named:
+def _rivals(specimens: Specimens, answers: Choices, rival: Rival, name: str, most: int) -> Named:
     gap_N = np.nan_to_num(rival.mine_N - rival.theirs_N)
     rows = []
     for at in np.argsort(-np.abs(gap_N))[:most]:
-        row = _row(specimens, found, int(at))
+        row = _row(specimens, answers, int(at))
         rows.append(
             (
                 *row[:3],
@@ -299,7 +300,7 @@ def _rivals(specimens: Specimens, found: Choices, rival: Rival, name: str, most:
     return Named("surprise-disagreements", "The largest differences", reading, Table(columns, tuple(rows)))
 
 
-def _row_rivals(specimens: Specimens, found: Choices, rival: Rival, name: str, most: int) -> Named:
+def _row_rivals(specimens: Specimens, answers: Choices, rival: Rival, name: str, most: int) -> Named:
     """For two runs with the same rows, but not the same answers."""
     gap_P = np.nan_to_num(rival.mine_N - rival.theirs_N)
     between = " " if specimens.words.spaced else ""

@@ -117,23 +117,23 @@ def _with_text(subject: Subject) -> Subject:
     return other
 
 
-def _pieces(text: TextSpecimens, found: Surprise) -> list[tuple[str, float]]:
+def _pieces(text: TextSpecimens, surprise: Surprise) -> list[tuple[str, float]]:
     """The text's pieces in its own order with their surprisal; parts of a character are added up."""
     names = text.names()
-    costs = [0.0, *found.bits_T.tolist()]  # the first token is given
+    costs = [0.0, *surprise.bits_T.tolist()]  # the first token is given
     ordered = list(zip(names, costs, text.tokens_T.tolist()))
     if text.backwards:
         ordered.reverse()
     return merge_split_characters([(name, cost) for name, cost, token in ordered if token != text.end_id])
 
 
-def _passage(text: TextSpecimens, found: Surprise, most: int) -> Passage:
+def _passage(text: TextSpecimens, surprise: Surprise, most: int) -> Passage:
     names = text.names(0, most + 1)
-    tokens = [(name, bits) for name, bits in zip(names[1:], found.bits_T.tolist())]
+    tokens = [(name, bits) for name, bits in zip(names[1:], surprise.bits_T.tolist())]
     if text.backwards:
         tokens.reverse()
     pieces = merge_split_characters(tokens)
-    shown = max(pieces, key=lambda one: one[1])
+    shown = max(pieces, key=lambda piece: piece[1])
     parts = " A character in several tokens has their sum." if len(pieces) < len(tokens) else ""
     return Passage(
         "surprise-text",
@@ -146,9 +146,9 @@ def _passage(text: TextSpecimens, found: Surprise, most: int) -> Passage:
     )
 
 
-def _position(found: Surprise, context: int | None) -> Figure:
+def _position(surprise: Surprise, context: int | None) -> Figure:
     middle, means, halves = zip(
-        *(((stretch.low + stretch.high) / 2 + 1, stretch.mean, stretch.half) for stretch in found.by_position)
+        *(((stretch.low + stretch.high) / 2 + 1, stretch.mean, stretch.half) for stretch in surprise.by_position)
     )
     return Figure(
         "surprise-position",
@@ -158,14 +158,14 @@ def _position(found: Surprise, context: int | None) -> Figure:
         Axis("bits per token"),
         (Series.with_band("mean", middle, means, halves),),
         reading="Mean surprisal of tokens by the number of tokens read before them; the band is a 95 % interval.",
-        finding=_context_sentence(found, context),
+        finding=_context_sentence(surprise, context),
     )
 
 
-def _context_sentence(found: Surprise, context: int | None) -> str:
+def _context_sentence(surprise: Surprise, context: int | None) -> str:
     if context is None:
         return "The text is too short to say how much context helps."
-    first, last = found.by_position[0], found.by_position[-1]
+    first, last = surprise.by_position[0], surprise.by_position[-1]
     ends = f"The first token after a reset costs {plain(first.mean)} bits, those after {last.low:,} {plain(last.mean)}"
     if context >= last.low:
         return f"{ends}: more context still helps at the longest one measured."
@@ -173,13 +173,13 @@ def _context_sentence(found: Surprise, context: int | None) -> str:
     return f"{ends}: beyond {beyond} more context does not lower it significantly."
 
 
-def _worst(text: TextSpecimens, found: Surprise, most: int) -> Named:
-    order = found.bits_T.argsort(descending=True)[:most].tolist()
+def _worst(text: TextSpecimens, surprise: Surprise, most: int) -> Named:
+    order = surprise.bits_T.argsort(descending=True)[:most].tolist()
     rows = []
     for at in order:
         before = "".join(text.names(max(at - 24, 0), at + 1))
         name = text.names(at + 1, at + 2)[0]
-        bits = float(found.bits_T[at])
+        bits = float(surprise.bits_T[at])
         rows.append((Cell(at + 1, whole(at + 1)), words(visible(before)), words(alone(name)), Cell(bits, plain(bits))))
     columns = (
         Column("token", "token"),
@@ -276,9 +276,9 @@ def _rival(subject: Subject, mine: Choices | Courses, against: str, progress: Pr
     )
 
 
-def _by_row(found: Choices, rows: int) -> Floats:
+def _by_row(answers: Choices, rows: int) -> Floats:
     """The sum of the losses of each row."""
-    paid_P: Floats = np.bincount(found.row_N, weights=found.nats_N, minlength=rows).astype(np.float64)
+    paid_P: Floats = np.bincount(answers.row_N, weights=answers.nats_N, minlength=rows).astype(np.float64)
     return paid_P
 
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from statewise.display import Progress, plain, rough, share
 from statewise.figures import Axis, Figure, Series, between, shared_ends, text_of
-from statewise.inspection.text import read
 from statewise.tasks import Floats, TextSpecimens
 
 BINS = 10
@@ -113,7 +112,7 @@ def measure(text: TextSpecimens, progress: Progress) -> Surprise:
     costs, entropies = [], 0.0
     by_power: dict[int, list[float]] = {}  # count, sum and sum of squares
     tally = Tally()
-    for one in read(text, progress, what="reading for surprise"):
+    for one in text.read(progress, what="reading for surprise"):
         bits_T = one.nats_T.double() / _LN2
         costs.append(bits_T.cpu())
         log_TV = one.logits_TV.log_softmax(-1)

@@ -11,9 +11,9 @@ from statewise.kernels.attention.cache import append as append
 from statewise.kernels.attention.cache import up_to as up_to
 from statewise.kernels.attention.cache import used_slots, write_
 from statewise.kernels.attention.cache import with_room as with_room
-from statewise.kernels.attention.mask import Mask as Mask
-from statewise.kernels.choice import ATTENTION_OP, Choice, Wish, choose, is_asked
-from statewise.kernels.with_triton import load, obstacle
+from statewise.kernels.attention.naive import Mask as Mask
+from statewise.kernels.choice import ATTENTION_OP, Choice, Wish, choose
+from statewise.kernels.with_triton import load, triton_or
 
 WIDEST = 256  # numbers of a head that a program of `attend_` holds
 
@@ -40,16 +40,9 @@ def attention(
 
 def step_choice(q_BHK: Tensor, *, wish: Wish = "auto") -> Choice:
     """Which form `attend_` has for such queries."""
-    if is_asked(wish):
-        return Choice("fused", "a lens is open, or somebody asked for one kind of kernel")
-    reason = obstacle(q_BHK)
-    if reason is None and q_BHK.shape[-1] > WIDEST:
-        reason = f"it takes heads up to {WIDEST} wide"
-    if reason is not None:
-        return Choice("fused", f"not triton: {reason}")
-    return Choice(
-        "triton", "one kernel writes the new entries and reads the slots in use, where PyTorch's ops take many"
-    )
+    variant = f"it takes heads up to {WIDEST} wide" if q_BHK.shape[-1] > WIDEST else None
+    why = "one kernel writes the new entries and reads the slots in use, where PyTorch's ops take many"
+    return triton_or("fused", q_BHK, why, variant=variant, wish=wish)
 
 
 def attend_(

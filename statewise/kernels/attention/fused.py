@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.kernels.attention.mask import Mask, distance_bias, visible
+from statewise.kernels.attention.naive import Mask, distance_bias, visible
 
 
 def attention(q_BTHK: Tensor, k_BSGK: Tensor, v_BSGK: Tensor, mask: Mask, scale: float, dropout: float = 0.0) -> Tensor:

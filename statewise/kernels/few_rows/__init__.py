@@ -6,33 +6,29 @@ B rows, I input width, O output width.
 import torch
 from torch import Tensor
 
-from statewise.kernels.choice import Choice, is_asked
+from statewise.kernels.choice import Choice
 from statewise.kernels.few_rows.packed import LARGE as LARGE
 from statewise.kernels.few_rows.packed import Activation
 from statewise.kernels.few_rows.packed import Product as Product
 from statewise.kernels.few_rows.packed import linear as linear
 from statewise.kernels.few_rows.packed import packed_products as packed_products
 from statewise.kernels.few_rows.packed import prepare_cpu as prepare_cpu
-from statewise.kernels.with_triton import load, obstacle
+from statewise.kernels.with_triton import load, triton_or
 
 MOST_ROWS = 64  # measured on an H200: more was not tried
 _DTYPES = (torch.bfloat16, torch.float16)
 
 
 def choice(weight_OI: Tensor, *, rows: int) -> Choice:
-    """There is one fast implementation; asking for any implementation by name gives PyTorch's product."""
-    if is_asked():
-        return Choice("fused", "a lens is open, or somebody asked for one kind of kernel")
-    reason = obstacle(weight_OI)
-    if reason is None and weight_OI.dtype not in _DTYPES:
-        reason = f"it reads {' and '.join(str(dtype).removeprefix('torch.') for dtype in _DTYPES)}"
-    if reason is None and not (weight_OI.dim() == 2 and weight_OI.is_contiguous()):
-        reason = "it reads matrices that lie row by row"
-    if reason is None and rows > MOST_ROWS:
-        reason = f"it takes up to {MOST_ROWS} rows"
-    if reason is not None:
-        return Choice("fused", f"not triton: {reason}")
-    return Choice("triton", "each program reads some rows of the matrix once, at the speed of the memory")
+    variant = None
+    if weight_OI.dtype not in _DTYPES:
+        variant = f"it reads {' and '.join(str(dtype).removeprefix('torch.') for dtype in _DTYPES)}"
+    elif not (weight_OI.dim() == 2 and weight_OI.is_contiguous()):
+        variant = "it reads matrices that lie row by row"
+    elif rows > MOST_ROWS:
+        variant = f"it takes up to {MOST_ROWS} rows"
+    why = "each program reads some rows of the matrix once, at the speed of the memory"
+    return triton_or("fused", weight_OI, why, variant=variant)
 
 
 def prepare_gpu(weight_OI: Tensor, rows: int) -> Product | None:

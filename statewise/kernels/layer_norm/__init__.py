@@ -7,23 +7,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.kernels.choice import Choice, is_asked
+from statewise.kernels.choice import Choice
 from statewise.kernels.layer_norm import naive as naive
-from statewise.kernels.with_triton import load, obstacle
+from statewise.kernels.with_triton import load, triton_or
 
 WIDEST = 8192  # numbers that one program holds
 
 
 def choice(like_D: Tensor) -> Choice:
-    """There is one fast form: a wish for another form concerns the products around it, so PyTorch's op runs."""
-    if is_asked():
-        return Choice("fused", "a lens is open, or somebody asked for one kind of kernel")
-    reason = obstacle(like_D)
-    if reason is None and like_D.shape[-1] > WIDEST:
-        reason = f"it takes vectors up to {WIDEST} wide"
-    if reason is not None:
-        return Choice("fused", f"not triton: {reason}")
-    return Choice("triton", "one kernel writes what products read, and one reads gradients once for all that they need")
+    variant = f"it takes vectors up to {WIDEST} wide" if like_D.shape[-1] > WIDEST else None
+    why = "one kernel writes what products read, and one reads gradients once for all that they need"
+    return triton_or("fused", like_D, why, variant=variant)
 
 
 def norm(

@@ -2,21 +2,15 @@
 
 from torch import Tensor
 
-from statewise.kernels.choice import Choice, is_asked
+from statewise.kernels.choice import Choice
 from statewise.kernels.rotary import naive
 from statewise.kernels.rotary.naive import Scaling as Scaling
 from statewise.kernels.rotary.naive import rates as rates
-from statewise.kernels.with_triton import load, obstacle
+from statewise.kernels.with_triton import load, triton_or
 
 
 def choice(like: Tensor) -> Choice:
-    """There is one fast form: whoever asks for a form by name means the products around it, and gets the equation."""
-    if is_asked():
-        return Choice("naive", "a lens is open, or somebody asked for one kind of kernel")
-    reason = obstacle(like)
-    if reason is not None:
-        return Choice("naive", f"not triton: {reason}")
-    return Choice("triton", "one kernel reads and writes once what PyTorch's ops take a dozen launches for")
+    return triton_or("naive", like, "one kernel reads and writes once what PyTorch's ops take a dozen launches for")
 
 
 def rotate(x_BTHK: Tensor, at_BT: Tensor, *, base: float, scaling: Scaling | None = None) -> Tensor:

@@ -308,11 +308,9 @@ def one_step(model: RecursiveForecaster, prepared: Prepared, lengths_B: Tensor |
     return model.head.mean(params) + shift, all_BTC[:, 1:].masked_fill(~seen_BTC[:, 1:], torch.nan)
 
 
-def evaluation_windows(
-    spec: ForecastingSpec, spans: tuple[Span, ...], *, most: int | None = None, horizon: int | None = None
-) -> RollingOrigin:
+def evaluation_windows(spec: ForecastingSpec, spans: tuple[Span, ...], *, most: int | None = None) -> RollingOrigin:
     """Every origin, `stride` apart; or, if these hold more than `most` values, fewer, evenly spread."""
-    context, horizon = spec.forecast.context, horizon or spec.forecast.horizon
+    context, horizon = spec.forecast.context, spec.forecast.horizon
     assert isinstance(context, int)
 
     def rolling(stride: int) -> RollingOrigin:

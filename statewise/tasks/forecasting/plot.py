@@ -122,7 +122,7 @@ def _errors(shown: Shown) -> Figure:
     )
     top = max(max(item.y) for item in series)
     y = Axis("mean squared error (scaled)", limits=(0.0, 1.05 * top or 1.0))
-    best = min(series, key=lambda one: sum(one.y))
+    best = min(series, key=lambda curve: sum(curve.y))
     finding = f"{best.name} has the smallest error in the mean."
     return Figure("error", shown.title, "line", Axis("steps ahead", unit="whole"), y, series, _ERRORS_READ, finding)
 

@@ -37,7 +37,7 @@ from statewise.tasks.forecasting.specimens import ForecastingSpecimens
 from statewise.tasks.forecasting.stationarity import SEEDS, Stationarity, of_data
 from statewise.tasks.portable import Portable
 from statewise.tasks.report import of_this_run
-from statewise.tasks.run import PredictingRun, SelfReadingRun, named
+from statewise.tasks.run import OrderedRun, PredictingRun, SelfReadingRun, named
 from statewise.training import ExposureGap
 
 Part = Literal["validation", "test"]
@@ -46,7 +46,7 @@ _TABLE = ".csv"  # what standard input is taken for
 
 
 @final
-class ForecastingRun(PredictingRun, SelfReadingRun):
+class ForecastingRun(PredictingRun, SelfReadingRun, OrderedRun):
     """A trained forecaster of time series.
 
     >>> run = sw.load("runs/forecasting")
@@ -112,8 +112,13 @@ class ForecastingRun(PredictingRun, SelfReadingRun):
             return evaluate_whole(self.model, self.spec, known, spans=spans, part=name, device=self.device, steps=steps)
         return evaluate_windows(self.model, self.spec, known, spans=spans, part=name, device=self.device, steps=steps)
 
-    def stationarity(self, *, seeds: Sequence[int] = SEEDS) -> Stationarity:
+    def stationarity(self, data: Data | None = None, *, seeds: Sequence[int] = SEEDS) -> Stationarity:
         """Train small models with and without the time as input, for each seed: does the series change with time?"""
+        if data is not None:
+            raise UserError(
+                f"{option('stationarity')} trains small models of its own on the run's series",
+                fix=f"leave out {option('data')}",
+            )
         return of_data(self.spec.data, seed=self.spec.seed, seeds=seeds)
 
     def backtest(

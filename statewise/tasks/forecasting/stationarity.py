@@ -5,7 +5,7 @@ K blocks held out, S seeds.
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from statewise.specs import ForecastingSpec, ForecastSpec, SeriesDataSpec, Train
 from statewise.tasks.forecasting.examples import prepare, read_parts
 from statewise.tasks.forecasting.job import ForecastingJob, forecaster_loss
 from statewise.tasks.forecasting.known import Known, learn
-from statewise.tasks.report import Report, shows_report
+from statewise.tasks.report import Report, TimeWords, shows_report
 from statewise.training import Parallel, fit, pick_device
 
 # Small, and with a short past: a long one would show which dynamics hold, and t would have nothing left to tell.
@@ -43,6 +43,13 @@ class Stationarity(NamedTuple):
     seeds: tuple[int, ...]
     gain_by_seed: tuple[float, ...]
     loss: str  # what is counted
+
+    @property
+    def words(self) -> TimeWords:
+        return TimeWords("its series", "is the series stationary?", "small models")
+
+    def as_dict(self) -> dict[str, Any]:
+        return self._asdict()
 
     @property
     def stationary(self) -> bool:

@@ -24,7 +24,7 @@ from statewise.tasks.language_model.specimens import TextSpecimens
 from statewise.tasks.language_model.stationarity import LONGEST_WHOLE, TokenStationarity, token_stationarity
 from statewise.tasks.portable import Portable
 from statewise.tasks.report import of_this_run
-from statewise.tasks.run import SelfReadingRun
+from statewise.tasks.run import OrderedRun, SelfReadingRun
 from statewise.training import ExposureGap, exposure_gap, read_tensors, weights_sha256
 
 _TOKENS = 200  # written unless another number is asked for
@@ -38,7 +38,7 @@ _GENERATED = 2_000  # tokens that a run without its text generates, to be inspec
 
 
 @final
-class LanguageModelRun(SelfReadingRun):
+class LanguageModelRun(SelfReadingRun, OrderedRun):
     """A trained language model: it generates text, and its state can be saved and continued from.
 
     >>> run = sw.load("runs/lstm")

@@ -4,22 +4,24 @@ N copies of a row, T tokens of it, E embedding width, V vocabulary.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from statewise.core import Machine, leaves
+from statewise.core import Machine, forward_with_resets, leaves
 from statewise.data import END
 from statewise.decoding import TextStream
+from statewise.display import Progress, SilentProgress
 from statewise.models import EmbeddedMachine
 from statewise.tasks.specimen import Choices, Floats, Poll, Specimen, Specimens, Words, position
 
 _LENGTH = 256  # tokens of a row
+_CHUNK = 512  # tokens whose logits are held at a time
 _REACH = 2048  # tokens after which a state that grows is reset, where the run has no window of its own
 
 Decode = Callable[[Sequence[int]], str]
@@ -33,6 +35,21 @@ class Row(NamedTuple):
 
     def __len__(self) -> int:
         return self.end - self.begin
+
+
+class Chunk(NamedTuple):
+    """A part of the text: inputs, the tokens that came next, and the logits for them."""
+
+    start: int
+    inputs_T: Tensor
+    targets_T: Tensor
+    logits_TV: Tensor
+    position_T: Tensor  # tokens read before each since the state was last reset
+
+    @property
+    def nats_T(self) -> Tensor:
+        """`-log p(next)` of each token."""
+        return F.cross_entropy(self.logits_TV, self.targets_T, reduction="none")
 
 
 @final
@@ -64,7 +81,8 @@ class OverVectors(Machine[Any]):
 class TextSpecimens(Specimens):
     """Tokens in the order in which they are read, cut into rows that lie within a document each.
 
-    Every row is read from the initial state. `answers` carries the state from a row to the next, as evaluation does.
+    Every row is read from the initial state. `read` and `answers` carry the state from a row to the next, as evaluation
+    does.
     """
 
     model: Machine[Any]
@@ -87,14 +105,13 @@ class TextSpecimens(Specimens):
         source: str,
         backwards: bool = False,
         window: int | None = None,
-        rows: Sequence[Row] | None = None,
     ) -> None:
         """Each document begins with `end_id`. With `window`, the state is reset every so many tokens: the model never
         learned beyond them. `backwards`: the text is read from its end.
         """
         self.model, self.tokens_T, self.end_id, self.decode = model, tokens_T, end_id, decode
         self.source, self.backwards, self.window = source, backwards, window
-        self.rows = self._consecutive(min(_LENGTH, window or _LENGTH)) if rows is None else list(rows)
+        self.rows = self._consecutive(min(_LENGTH, window or _LENGTH))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -102,15 +119,27 @@ class TextSpecimens(Specimens):
     def length(self, number: int) -> int:
         return len(self.rows[number])
 
-    def windows(self, length: int, count: int) -> "TextSpecimens":
+    def windows(self, length: int, count: int) -> Self:
         """The same text in up to `count` rows of `length` tokens, spread over it; each within a document if it can."""
         last = len(self.tokens_T) - 1 - length
         assert last >= 0, (len(self.tokens_T), length)
         bounds = self._documents()
         wanted = {round(last * (at + 0.5) / count) for at in range(count)}
+        return self._cut([Row(at, at + length) for at in sorted({_within(bounds, at, length, last) for at in wanted})])
+
+    def window_tokens(self, length: int, count: int) -> Tensor:
+        """Up to `count` windows of `length` tokens, `[B, T]`: the inputs of a row and its last target."""
+        return torch.stack([self.tokens_T[begin : end + 1] for begin, end in self.windows(length - 1, count).rows])
+
+    def with_tokens(self, tokens_T: Tensor) -> Self:
+        """The same with other tokens, in no row."""
+        made = self._cut([])
+        made.tokens_T = tokens_T
+        return made
+
+    def _cut(self, rows: list[Row]) -> Self:
         made = copy.copy(self)
-        made.rows = [Row(at, at + length) for at in sorted({_within(bounds, at, length, last) for at in wanted})]
-        made._last = None
+        made.rows, made._last = rows, None
         return made
 
     def names(self, begin: int = 0, end: int | None = None) -> list[str]:
@@ -153,38 +182,63 @@ class TextSpecimens(Specimens):
         )
 
     @torch.no_grad()
+    def read(self, progress: Progress | None = None, *, what: str = "reading") -> Iterator[Chunk]:
+        """The text from beginning to end. The state is carried, and reset at documents and at windows, if any."""
+        model, limit = self.model, self.reach
+        inputs_T, targets_T = self.tokens_T[:-1].to(self._device), self.tokens_T[1:].to(self._device)
+        end = len(inputs_T)
+        borders = sorted({*range(0, end, limit or end or 1), end})
+        parts = [
+            (at, min(at + min(_CHUNK, limit or _CHUNK), stop), at == begin)
+            for begin, stop in pairwise(borders)
+            for at in range(begin, stop, min(_CHUNK, limit or _CHUNK))
+        ]
+        state, since = model.init_state(1), 0  # tokens since the state was last reset
+        for start, stop, fresh in (progress or SilentProgress()).over(parts, what):
+            if fresh:
+                state, since = model.init_state(1), 0
+            part_T = inputs_T[start:stop]
+            resets_T = torch.zeros_like(part_T, dtype=torch.bool) if self.end_id is None else part_T == self.end_id
+            if bool(resets_T.any()):
+                initial = model.init_state(1)
+                logits_BTV, state = forward_with_resets(model, part_T[None], state, resets_T[None], initial=initial)
+            else:
+                logits_BTV, state = model(part_T[None], state)
+            position_T = _since(resets_T, since)
+            since = int(position_T[-1]) + 1
+            yield Chunk(start, part_T, targets_T[start:stop], logits_BTV[0].float(), position_T)
+
+    @torch.no_grad()
     def answers(self, poll: Poll) -> Choices:
-        parts, before, vocab = [], [], 0
-        state, read, limit, starts = self.model.init_state(1), 0, self.reach, self._starts
-        for number, (begin, end) in enumerate(self.rows):
+        parts, vocab = [], 0
+        for chunk in self.read():
             poll()
-            continues = number > 0 and self.rows[number - 1].end == begin and begin not in starts
-            if not continues or (limit is not None and read + end - begin > limit):
-                state, read = self.model.init_state(1), 0
-            tokens_T = self.tokens_T[begin : end + 1].to(self._device)
-            logits_1TV, state = self.model(tokens_T[None, :-1], state)
-            log_TV = logits_1TV[0].float().log_softmax(-1)
+            log_TV = chunk.logits_TV.log_softmax(-1)
             best_T, guess_T = log_TV.max(-1)
-            nats_T = -log_TV.gather(1, tokens_T[1:, None])[:, 0]
-            results = (guess_T, best_T.exp(), nats_T, torch.special.entr(log_TV.exp()).sum(-1))
+            entropy_T, vocab = torch.special.entr(log_TV.exp()).sum(-1), log_TV.shape[1]
+            results = (guess_T, best_T.exp(), chunk.nats_T, entropy_T, chunk.position_T)
             parts.append([part_T.cpu().numpy() for part_T in results])
-            before.append(np.arange(read, read + end - begin, dtype=np.float64))
-            read, vocab = read + end - begin, log_TV.shape[1]
-        guess_N, *numbers = (np.concatenate(part) for part in zip(*parts))
-        sure_N, nats_N, entropy_N = (part_N.astype(np.float64) for part_N in numbers)
+        asked_N = np.concatenate([np.arange(begin, end) for begin, end in self.rows])
+        guess_N, *numbers = (np.concatenate(part)[asked_N] for part in zip(*parts))
+        sure_N, nats_N, entropy_N, along_N = (part_N.astype(np.float64) for part_N in numbers)
         lengths = [len(row) for row in self.rows]
         return Choices(
             names=tuple(self._spelled(token) for token in range(vocab)),
-            truth_N=np.concatenate([self.tokens_T[begin + 1 : end + 1].cpu().numpy() for begin, end in self.rows]),
+            truth_N=self.tokens_T[1:].cpu().numpy()[asked_N],
             guess_N=guess_N,
             sure_N=sure_N,
             nats_N=nats_N,
             entropy_N=entropy_N,
             row_N=np.repeat(np.arange(len(self)), lengths),
             place_N=np.concatenate([np.arange(length) for length in lengths]),
-            along_N=np.concatenate(before),
+            along_N=along_N,
             along="tokens read before",
         )
+
+    @property
+    def fresh_starts(self) -> list[int]:
+        """Tokens before which the state is the initial one: the first, those of documents, those of windows."""
+        return sorted({*range(0, len(self.tokens_T), self.reach or len(self.tokens_T)), *self._starts})
 
     @property
     def reach(self) -> int | None:
@@ -221,6 +275,13 @@ class TextSpecimens(Specimens):
         if token == self.end_id:
             return END
         return f"#{token}" if self.decode is None else self.decode([token]) or f"#{token}"
+
+
+def _since(resets_T: Tensor, before: int) -> Tensor:
+    """Tokens read before each position since the last reset."""
+    at_T = torch.arange(len(resets_T), device=resets_T.device)
+    last_T = torch.where(resets_T, at_T, -before).cummax(0).values
+    return at_T - last_T
 
 
 def _within(bounds: Sequence[int], start: int, length: int, last: int) -> int:

@@ -3,7 +3,7 @@
 T tokens, S segments, B blocks, C classes that are counted, G groups of classes.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from statewise.data import Tokens
 from statewise.specs import UserError
-from statewise.tasks.report import Report, shows_report
+from statewise.tasks.report import Report, TimeWords, shows_report
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -45,6 +45,14 @@ class TokenStationarity(NamedTuple):
     blocks: int
     block: int  # tokens in each
     confidence: float
+
+    @property
+    def words(self) -> TimeWords:
+        return TimeWords("the text", "is the text stationary?", "counted")
+
+    def as_dict(self) -> dict[str, Any]:
+        tests = {"tokens": self.tokens, "pairs": self.pairs, "transitions": self.transitions}
+        return {**self._asdict(), **{name: test._asdict() for name, test in tests.items()}}
 
     @property
     def stationary(self) -> bool:

@@ -123,11 +123,9 @@ def layout_at(spec: TaggedDataSpec, path: str) -> Layout:
     return layout._replace(format=format_of(Path(spec.train[0]), layout))
 
 
-def read_sentences(spec: TaggedDataSpec, paths: Sequence[str], *, tags: bool = True) -> list[Tagged]:
+def read_sentences(spec: TaggedDataSpec, paths: Sequence[str]) -> list[Tagged]:
     return [
-        sentence
-        for path in paths
-        for sentence in read_tagged(path, layout=layout_at(spec, path), scheme=spec.scheme, tags=tags)
+        sentence for path in paths for sentence in read_tagged(path, layout=layout_at(spec, path), scheme=spec.scheme)
     ]
 
 

@@ -192,10 +192,12 @@ def by_length(
     return found
 
 
-def for_machines(found: LengthCalibration) -> dict[str, Any]:
+def for_machines(length_calibration: LengthCalibration) -> dict[str, Any]:
     """A calibration as a table of lists and numbers."""
-    table = found._asdict()
-    table["pit"] = list(found.pit)
-    table["covered"] = {f"{share:g}": held for share, held in found.covered.items()}
-    table["reliability"] = [{"drawn": drawn, "true": true, "rows": rows} for drawn, true, rows in found.reliability]
+    table = length_calibration._asdict()
+    table["pit"] = list(length_calibration.pit)
+    table["covered"] = {f"{share:g}": held for share, held in length_calibration.covered.items()}
+    table["reliability"] = [
+        {"drawn": drawn, "true": true, "rows": rows} for drawn, true, rows in length_calibration.reliability
+    ]
     return table
