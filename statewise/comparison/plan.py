@@ -51,35 +51,35 @@ class Plan:
     def search_seed(self) -> int:
         return _SEARCH_SEED
 
-    def final_trials(self, found: Sequence[Found] = ()) -> list[Trial]:
+    def final_trials(self, runs: Sequence[Found] = ()) -> list[Trial]:
         """Every seed of every entry, with the settings that did best in the search.
 
         An entry whose search has no result, because every try failed, is run as it is written.
         """
-        chosen = {entry.name: self._best(entry.name, found) for entry in self.entries}
+        chosen = {entry.name: self._best(entry.name, runs) for entry in self.entries}
         return [
             self.trial(name, AS_WRITTEN if index is None else index, seed, "final")
             for seed in range(self.study.seeds)
             for name, index in chosen.items()
         ]
 
-    def search_log(self, found: Sequence[Found]) -> list[Tried]:
+    def search_log(self, runs: Sequence[Found]) -> list[Tried]:
         """Every try of every entry; what did not end in a number has no metric."""
         if not self.search_trials:
             return []
         return [
-            Tried(entry=name, settings=settings, metric=self._figure(name, index, found))
+            Tried(entry=name, settings=settings, metric=self._figure(name, index, runs))
             for name, tries in self.tried.items()
             for index, settings in enumerate(tries)
         ]
 
-    def _best(self, name: str, found: Sequence[Found]) -> int | None:
-        return self.study.best([self._figure(name, index, found) for index in range(len(self.tried[name]))])
+    def _best(self, name: str, runs: Sequence[Found]) -> int | None:
+        return self.study.best([self._figure(name, index, runs) for index in range(len(self.tried[name]))])
 
-    def _figure(self, name: str, index: int, found: Sequence[Found]) -> float | None:
+    def _figure(self, name: str, index: int, runs: Sequence[Found]) -> float | None:
         entry = self.solved[name, index]
         key = self.trial(name, index, self.search_seed, "search").key
-        for trial in found:
+        for trial in runs:
             if trial.key == key:
                 figure = _searched_figure(entry.spec, trial, self.study)
                 return figure if figure is not None and math.isfinite(figure) else None

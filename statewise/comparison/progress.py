@@ -21,7 +21,7 @@ _ENOUGH = 0.02  # share of the work after which the rest can be estimated
 class Board:
     """Hears what a study does. This one shows nothing: for `--quiet` and for libraries."""
 
-    def begin(self, listed: Listed, found: Sequence[Found], failed: Sequence[Failure]) -> None: ...
+    def begin(self, listed: Listed, runs: Sequence[Found], failed: Sequence[Failure]) -> None: ...
     def started(self, trial: Trial) -> None: ...
     def moved(self, trial: Trial, words: Mapping[str, Any]) -> None: ...
     def ended(self, trial: Trial, run: Found) -> None: ...
@@ -42,10 +42,10 @@ def _share(words: Mapping[str, Any]) -> float:
 class Tally:
     """The state of a phase: which trials run and how far each is, which have ended and how."""
 
-    def __init__(self, listed: Listed, found: Sequence[Found], failed: Sequence[Failure]) -> None:
+    def __init__(self, listed: Listed, runs: Sequence[Found], failed: Sequence[Failure]) -> None:
         self.listed = [(study, list(trials)) for study, trials in listed if trials]
         self.trials = list({trial.key: trial for _, trials in self.listed for trial in trials}.values())
-        self.found = {result.key: result for result in found}
+        self.found = {result.key: result for result in runs}
         self.failures = {failure.key: failure for failure in failed}
         self.running: dict[str, tuple[Trial, Mapping[str, Any]]] = {}
         self._began = time.monotonic()
@@ -116,10 +116,10 @@ class _Counting(Board):
         assert self._tally is not None
         return self._tally
 
-    def begin(self, listed: Listed, found: Sequence[Found], failed: Sequence[Failure]) -> None:
-        self._tally = Tally(listed, found, failed)
-        if found or failed:
-            self.say(f"{len(found) + len(failed)} of {len(self._tally.trials)} trials were done before")
+    def begin(self, listed: Listed, runs: Sequence[Found], failed: Sequence[Failure]) -> None:
+        self._tally = Tally(listed, runs, failed)
+        if runs or failed:
+            self.say(f"{len(runs) + len(failed)} of {len(self._tally.trials)} trials were done before")
 
     def started(self, trial: Trial) -> None:
         self.tally.running[trial.key] = trial, {}
@@ -147,8 +147,8 @@ class LiveTable(_Counting):
         super().__init__(status)
         self._live = Live(console=status.console, auto_refresh=False, transient=True)
 
-    def begin(self, listed: Listed, found: Sequence[Found], failed: Sequence[Failure]) -> None:
-        super().begin(listed, found, failed)
+    def begin(self, listed: Listed, runs: Sequence[Found], failed: Sequence[Failure]) -> None:
+        super().begin(listed, runs, failed)
         self._live.start()
         self.tick()
 

@@ -75,9 +75,9 @@ def standing(entry: str, figures: Mapping[int, float | None], *, deterministic: 
     )
 
 
-def standings(found: Sequence[Found], *, metric: str, entries: Sequence[str] | None = None) -> list[Standing]:
+def standings(runs: Sequence[Found], *, metric: str, entries: Sequence[str] | None = None) -> list[Standing]:
     """Of every entry with a final trial, in the order of `entries` (default: of `found`)."""
-    final = [run for run in found if run.phase == "final"]
+    final = [run for run in runs if run.phase == "final"]
     for run in final:
         if run.figures and metric not in run.figures:
             raise UserError(
@@ -96,7 +96,7 @@ def standings(found: Sequence[Found], *, metric: str, entries: Sequence[str] | N
 
 
 def ranking(
-    found: Sequence[Found],
+    runs: Sequence[Found],
     *,
     metric: str,
     better: Better,
@@ -107,7 +107,7 @@ def ranking(
     Seeds are blocks, entries treatments, and one spread is estimated from all of them, so that two seeds of many
     entries already say something; it takes the spread to be alike.
     """
-    unsorted = [standing for standing in standings(found, metric=metric, entries=entries) if standing.figures]
+    unsorted = [standing for standing in standings(runs, metric=metric, entries=entries) if standing.figures]
     ordered = sorted(unsorted, key=lambda one: one.mean if better == "lower" else -one.mean)
     comparisons = compare(ordered)
     groups: list[list[str]] = []

@@ -85,9 +85,9 @@ def table(one: Table, *, sortable: bool = False) -> str:
     )
 
 
-def folded(one: Table, *, sortable: bool = False) -> str:
+def folded(content: Table, *, sortable: bool = False) -> str:
     """A table; with many rows it is folded. Only a page can sort it."""
-    shown, rows = table(one, sortable=sortable), len(one.rows)
+    shown, rows = table(content, sortable=sortable), len(content.rows)
     return shown if rows <= _LONG else f"<details><summary>All {rows:,} rows</summary>{shown}</details>"
 
 
@@ -102,8 +102,8 @@ def _class(*names: str) -> str:
     return f' class="{" ".join(filter(None, names))}"' if any(names) else ""
 
 
-def table_export(name: str, one: Table) -> str:
-    return f'<div class="export">{_csv_link(name, one.csv())}</div>'
+def table_export(name: str, content: Table) -> str:
+    return f'<div class="export">{_csv_link(name, content.csv())}</div>'
 
 
 def _csv_link(name: str, text: str) -> str:

@@ -122,9 +122,14 @@ def _models(some: Sequence[Model]) -> str:
         labels = ("", "", "state", "fixed", "costs", "read")
         rows.append(f"<tr>{''.join(_cell(*both) for both in zip(cells, labels))}</tr>")
     titles = ("model", "year", "the state", "what it fixed", "what it costs", "paper and page")
-    head = "".join(f'<th scope="col" class="text">{title}</th>' for title in titles)
+    return _table("lineage", [(title, "text") for title in titles], rows)
+
+
+def _table(kind: str, heads: Sequence[tuple[str, str]], rows: Sequence[str]) -> str:
+    """Rows that are HTML already, under titles with their classes; it scrolls where it is too wide."""
+    head = "".join(f'<th scope="col" class="{of}">{escape(title)}</th>' for title, of in heads)
     return (
-        f'<div class="scroll" tabindex="0"><table class="lineage"><thead><tr>{head}</tr></thead>'
+        f'<div class="scroll" tabindex="0"><table class="{kind}"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -220,19 +225,16 @@ def _disagreements(part: PartContent) -> str:
             f'<td title="{escape(every)}">{plain(disagreement.gap)}</td></tr>'
         )
     heads = [("piece in context", "text"), ("fewest bits", "text"), ("most bits", "text"), ("difference (bits)", "")]
-    head = "".join(f'<th scope="col" class="{kind}">{title}</th>' for title, kind in heads)
     return (
         f"<h3 class='table'>Where the models disagree</h3><p>{escape(part.disagreement)} Pieces of the held-out text, "
-        'largest difference first.</p><div class="scroll" tabindex="0"><table class="places"><thead>'
-        f"<tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        f"largest difference first.</p>{_table('places', heads, rows)}"
     )
 
 
 def _answers(part: PartContent) -> str:
     if not part.answers:
         return ""
-    entries = list(part.answers[0].answers)
-    head = "".join(f'<th scope="col" class="text">{escape(title)}</th>' for title in ("input", "truth", *entries))
+    heads = [(title, "text") for title in ("input", "truth", *part.answers[0].answers)]
     rows = []
     for one in part.answers:
         cells = "".join(
@@ -242,11 +244,7 @@ def _answers(part: PartContent) -> str:
         )
         known = "".join(f'<td class="text wrap">{escape(text)}</td>' for text in (one.given, one.truth))
         rows.append(f"<tr>{known}{cells}</tr>")
-    return (
-        f"<h3 class='table'>Answers</h3><p>{escape(part.answered)}</p>"
-        '<div class="scroll" tabindex="0"><table class="answers">'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-    )
+    return f"<h3 class='table'>Answers</h3><p>{escape(part.answered)}</p>{_table('answers', heads, rows)}"
 
 
 def _code(text: str) -> str:

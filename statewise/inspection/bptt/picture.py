@@ -12,9 +12,9 @@ from statewise.inspection.lens import half_width
 _EXACT = 1e-6  # of the full gradient's norm: less is rounding
 
 
-def sentences(found: Mapping[str, Measured], length: int, place: str, *, whole_rows: bool) -> list[str]:
-    fixed, unbiased = found["fixed"], found["unbiased"]
-    full = size(found["full"].cost.held_bytes)
+def sentences(policies: Mapping[str, Measured], length: int, place: str, *, whole_rows: bool) -> list[str]:
+    fixed, unbiased = policies["fixed"], policies["unbiased"]
+    full = size(policies["full"].cost.held_bytes)
     every = place if length == 1 else f"{length} {place}s"
     said = [
         f"Cutting every {every} leaves a gradient with cosine {plain(fixed.mean('cosine'))} to the full one "
@@ -22,7 +22,7 @@ def sentences(found: Mapping[str, Measured], length: int, place: str, *, whole_r
         f"{share(unbiased.mean('bias'))} after {unbiased.estimates[0].draws} draws, of which "
         f"{share(unbiased.mean('chance'))} is expected by chance.",
         f"Its variance is higher: a draw has a standard deviation of {rough(unbiased.mean('spread'))} times the norm "
-        f"of the full gradient, against {rough(found['random'].mean('spread'))} for random truncation.",
+        f"of the full gradient, against {rough(policies['random'].mean('spread'))} for random truncation.",
         f"Memory falls from {full} to {size(fixed.cost.held_bytes)} with fixed truncation and "
         f"{size(unbiased.cost.held_bytes)} with the unbiased policy."
         if not whole_rows
@@ -30,13 +30,13 @@ def sentences(found: Mapping[str, Measured], length: int, place: str, *, whole_r
         f"{size(fixed.cost.held_bytes)} with fixed truncation.",
     ]
     if fixed.trained is not None:
-        said.append(f"Trained with each, {_lowest(found)}.")
+        said.append(f"Trained with each, {_lowest(policies)}.")
     return said
 
 
-def figures(found: Mapping[str, Measured]) -> list[Drawing]:
-    cut = {name: estimate for name, estimate in found.items() if name != "full"}
-    unbiased = found["unbiased"]
+def figures(policies: Mapping[str, Measured]) -> list[Drawing]:
+    cut = {name: estimate for name, estimate in policies.items() if name != "full"}
+    unbiased = policies["unbiased"]
     drawn: list[Drawing] = [
         _convergence(cut),
         _closest(
@@ -57,11 +57,11 @@ def figures(found: Mapping[str, Measured]) -> list[Drawing]:
             "Component of a policy's gradient along the full one, in units of its norm: mean over draws, with a 95 % "
             "interval over batches. An unbiased policy has 1.",
         ),
-        _bars("bptt-memory", "Memory", found, {n: float(o.cost.held_bytes) for n, o in found.items()}, "bytes"),
-        _bars("bptt-time", "Time", found, {n: o.cost.seconds for n, o in found.items()}, "seconds"),
+        _bars("bptt-memory", "Memory", policies, {n: float(o.cost.held_bytes) for n, o in policies.items()}, "bytes"),
+        _bars("bptt-time", "Time", policies, {n: o.cost.seconds for n, o in policies.items()}, "seconds"),
     ]
     if unbiased.trained is not None:
-        drawn.append(_final(found))
+        drawn.append(_final(policies))
     return drawn
 
 
@@ -124,7 +124,7 @@ def _dots(
     return Figure(name, title, "dots", Axis(axis), policies, (series,), reading=reading, finding=finding)
 
 
-def _bars(name: str, title: str, found: Mapping[str, Measured], values: Mapping[str, float], unit: Unit) -> Figure:
+def _bars(name: str, title: str, policies: Mapping[str, Measured], values: Mapping[str, float], unit: Unit) -> Figure:
     form = size if unit == "bytes" else duration
     label = "peak memory for the backward pass" if unit == "bytes" else "seconds for one gradient"
     least = min(values, key=values.__getitem__)
@@ -133,7 +133,7 @@ def _bars(name: str, title: str, found: Mapping[str, Measured], values: Mapping[
         title,
         "bars",
         Axis(label, unit=unit),
-        Axis("", "category", categories=tuple(found)),
+        Axis("", "category", categories=tuple(policies)),
         (Series(title.lower(), tuple(values.values()), tuple(float(at) for at in range(len(values)))),),
         reading="Measured on one batch, forward and back.",
         finding=f"{least} takes least, {form(values[least])}"
@@ -147,9 +147,9 @@ def _interval(mean: float, half: float | None) -> str:
     return with_interval(mean, half if half is not None and half > _EXACT else None)
 
 
-def _lowest(found: Mapping[str, Measured]) -> str:
+def _lowest(policies: Mapping[str, Measured]) -> str:
     """The policy with the lowest loss, and whether the difference is significant: seeds are shared, so it is paired."""
-    nats = {name: estimate.trained.nats for name, estimate in found.items() if estimate.trained is not None}
+    nats = {name: estimate.trained.nats for name, estimate in policies.items() if estimate.trained is not None}
     best, next_ = sorted(nats, key=lambda name: fmean(nats[name]))[:2]
     gaps = [other - own for own, other in zip(nats[best], nats[next_])]
     half = half_width(gaps)
@@ -160,8 +160,8 @@ def _lowest(found: Mapping[str, Measured]) -> str:
     return f"{words}, {rough(fmean(gaps))} below {next_}, which is {apart}"
 
 
-def _final(found: Mapping[str, Measured]) -> Figure:
-    nats = {name: estimate.trained.nats for name, estimate in found.items() if estimate.trained is not None}
+def _final(policies: Mapping[str, Measured]) -> Figure:
+    nats = {name: estimate.trained.nats for name, estimate in policies.items() if estimate.trained is not None}
     means = {name: fmean(values) for name, values in nats.items()}
     halves = {name: half_width(values) or 0.0 for name, values in nats.items()}
     return _dots(
@@ -172,11 +172,11 @@ def _final(found: Mapping[str, Measured]) -> Figure:
         means,
         halves,
         "The run's own recipe, trained again with each policy on the same seeds; the interval is over seeds.",
-        f"{_lowest(found).capitalize()}.",
+        f"{_lowest(policies).capitalize()}.",
     )
 
 
-def table(found: Mapping[str, Measured], whole: str) -> Named:
+def table(policies: Mapping[str, Measured], whole: str) -> Named:
     columns = [
         Column("policy", "policy", text=True),
         Column("cosine", "cosine", "with full"),
@@ -188,11 +188,11 @@ def table(found: Mapping[str, Measured], whole: str) -> Named:
         Column("held_bytes", "memory", "held at most"),
         Column("seconds", "time", "a gradient"),
     ]
-    trained = any(estimate.trained is not None for estimate in found.values())
+    trained = any(estimate.trained is not None for estimate in policies.values())
     if trained:
         columns += [Column("nats", "final loss", "nats per token"), Column("training", "training", "a run")]
     rows = []
-    for name, estimate in found.items():
+    for name, estimate in policies.items():
         row = [words(name)]
         for field in ("cosine", "projection", "norm", "bias", "chance", "spread"):
             row.append(Cell(estimate.mean(field), _interval(estimate.mean(field), estimate.half(field))))

@@ -278,9 +278,9 @@ def _told_apart(names: Sequence[str]) -> list[str]:
     return shown if len(set(shown)) == len(shown) else [f"{at} {name}" for at, name in enumerate(shown)]
 
 
-def _row_map(one: Specimen, flow: Flow, words: Words, side: str, norm_QT: Floats) -> Figure:
+def _row_map(specimen: Specimen, flow: Flow, words: Words, side: str, norm_QT: Floats) -> Figure:
     norm_QT = np.nan_to_num(norm_QT)
-    pieces, answers = _told_apart(one.pieces), _told_apart(one.questions)
+    pieces, answers = _told_apart(specimen.pieces), _told_apart(specimen.questions)
     most = [float(row.max() / row.sum()) for row in norm_QT if row.sum() > 0]
     if side == "input":
         title, of = "Gradients of one row, as a map", f"each {words.place}"
@@ -296,8 +296,8 @@ def _row_map(one: Specimen, flow: Flow, words: Words, side: str, norm_QT: Floats
         Axis(f"{words.place} that the gradient flows to", categories=tuple(some[0] for some in _together(pieces))),
         Axis("answer", categories=tuple(answers[at] for at in flow.queries)),
         range_=1e-6,
-        reading=f"A row is an answer in {one.name}; the colour is the norm of the gradient of its loss with respect to "
-        f"{of}. Blank: no influence.",
+        reading=f"A row is an answer in {specimen.name}; the colour is the norm of the gradient of its loss with "
+        f"respect to {of}. Blank: no influence.",
         finding=f"The {words.place} with the largest gradient has {share(min(most))} to {share(max(most))} of an "
         "answer's gradient."
         if most
@@ -305,10 +305,10 @@ def _row_map(one: Specimen, flow: Flow, words: Words, side: str, norm_QT: Floats
     )
 
 
-def _cells(one: Specimen, flow: Flow) -> Figure:
+def _cells(specimen: Specimen, flow: Flow) -> Figure:
     """Cells at their rows and columns."""
-    query, norm_T = _shown_query(one, flow)
-    down, across = one.signals["row"].astype(int), one.signals["column"].astype(int)
+    query, norm_T = _shown_query(specimen, flow)
+    down, across = specimen.signals["row"].astype(int), specimen.signals["column"].astype(int)
     grid_HW = np.zeros((down.max() + 1, across.max() + 1))
     grid_HW[down, across] = norm_T
     at = int(norm_T.argmax())
@@ -320,8 +320,8 @@ def _cells(one: Specimen, flow: Flow) -> Figure:
         Axis("column", categories=tuple(str(w) for w in range(grid_HW.shape[1]))),
         Axis("row", categories=tuple(str(h) for h in range(grid_HW.shape[0]))),
         (),
-        reading=f"One grid ({one.name}, {one.questions[query]}): the colour is the norm of the gradient of its "
-        "answer's loss with respect to each cell.",
+        reading=f"One grid ({specimen.name}, {specimen.questions[query]}): the colour is the norm of the gradient of "
+        "its answer's loss with respect to each cell.",
         finding=f"Row {down[at]}, column {across[at]} has the largest norm: {plain(float(norm_T[at]))}, {share(part)} "
         "of all.",
         grid=Grid(tuple(tuple(map(float, row)) for row in grid_HW), "norm of the gradient"),

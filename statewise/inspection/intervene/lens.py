@@ -179,20 +179,20 @@ def _text_interventions(
     return [*possible(initial, [Address("")]), Intervention(address, "silence")]
 
 
-def _other_states(subject: Subject, found: Sequence[Cut], settings: InterveneSettings) -> tuple[list[State], str]:
+def _other_states(subject: Subject, places: Sequence[Cut], settings: InterveneSettings) -> tuple[list[State], str]:
     """The states of a swap, and where they are from: another text, or the next cut of this one."""
     if settings.other is None:
-        states = [cut.state for cut in found]
+        states = [cut.state for cut in places]
         return [*states[1:], states[0]], "another place in the text"
     if subject.run is None:
         raise UserError("a model in memory has no tokenizer to read another text with", fix="leave `other` out")
     tokens_T = open_subject(subject.run, text=settings.other).text_rows.tokens_T
-    return [state_after(subject.machine, tokens_T)] * len(found), "the other text"
+    return [state_after(subject.machine, tokens_T)] * len(places), "the other text"
 
 
 def _continuations(
     text: TextSpecimens,
-    found: Sequence[Cut],
+    places: Sequence[Cut],
     others: Sequence[State],
     means: picture.Effects,
     settings: InterveneSettings,
@@ -205,7 +205,7 @@ def _continuations(
     if not settings.tokens or not isinstance(model, TokenMachine):
         return []
     where = int(torch.stack(list(means.values())).mean(0).argmax())
-    cut, other = found[where], others[where]
+    cut, other = places[where], others[where]
     ranked = sorted(
         (mean for mean in means if mean.act not in ("freeze", "silence")), key=lambda one: float(means[one].mean())
     )

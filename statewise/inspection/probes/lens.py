@@ -98,15 +98,15 @@ def skill(accuracy: float, chance: float) -> float:
     return (accuracy - chance) / (1 - chance)
 
 
-def _mean_skill(found: Found, tasks: Sequence[str], family: str, length: int) -> float:
-    return float(np.mean([skill(found[t, family].accuracy(length), MEMORY_TASKS[t].chance) for t in tasks]))
+def _mean_skill(probed: Found, tasks: Sequence[str], family: str, length: int) -> float:
+    return float(np.mean([skill(probed[t, family].accuracy(length), MEMORY_TASKS[t].chance) for t in tasks]))
 
 
-def _sentences(found: Found, tasks: Sequence[str], families: Sequence[str], near: int, far: int) -> list[str]:
+def _sentences(probed: Found, tasks: Sequence[str], families: Sequence[str], near: int, far: int) -> list[str]:
     said = []
-    score = {family: _mean_skill(found, tasks, family, far) for family in families}
+    score = {family: _mean_skill(probed, tasks, family, far) for family in families}
     best = max(score, key=lambda family: score[family])
-    state = max(found[task, best].state_bytes[far] for task in tasks)
+    state = max(probed[task, best].state_bytes[far] for task in tasks)
     longer = f"On rows {far // near} times as long as those of training"
     said.append(
         f"{longer}, {best} is best: {share(score[best])} of the way from guessing to always right, "
@@ -119,9 +119,9 @@ def _sentences(found: Found, tasks: Sequence[str], families: Sequence[str], near
         short = [
             family
             for family in families
-            if skill(found[task, family].accuracy(min(found[task, family].by_size)), chance) > _LEARNED
+            if skill(probed[task, family].accuracy(min(probed[task, family].by_size)), chance) > _LEARNED
         ]
-        long = [family for family in short if skill(found[task, family].accuracy(far), chance) > _LEARNED]
+        long = [family for family in short if skill(probed[task, family].accuracy(far), chance) > _LEARNED]
         said.append(
             f"{task} ({MEMORY_TASKS[task].what}): {len(short)} of {len(families)} families learn it, "
             + (
@@ -133,11 +133,12 @@ def _sentences(found: Found, tasks: Sequence[str], families: Sequence[str], near
     return said
 
 
-def _map(found: Found, tasks: Sequence[str], families: Sequence[str], longest: int, factors: Sequence[int]) -> Figure:
+def _map(probed: Found, tasks: Sequence[str], families: Sequence[str], longest: int, factors: Sequence[int]) -> Figure:
     columns = [(task, factor) for task in tasks for factor in factors]
     values = tuple(
         tuple(
-            skill(found[task, family].accuracy(longest * factor), MEMORY_TASKS[task].chance) for task, factor in columns
+            skill(probed[task, family].accuracy(longest * factor), MEMORY_TASKS[task].chance)
+            for task, factor in columns
         )
         for family in families
     )
@@ -145,7 +146,7 @@ def _map(found: Found, tasks: Sequence[str], families: Sequence[str], longest: i
         (
             family,
             task,
-            found[task, family].accuracy(longest * factors[0]) - found[task, family].accuracy(longest * factors[-1]),
+            probed[task, family].accuracy(longest * factors[0]) - probed[task, family].accuracy(longest * factors[-1]),
         )
         for family in families
         for task in tasks
@@ -168,12 +169,12 @@ def _map(found: Found, tasks: Sequence[str], families: Sequence[str], longest: i
     )
 
 
-def _by_state(found: Found, tasks: Sequence[str], families: Sequence[str], far: int) -> Figure:
+def _by_state(probed: Found, tasks: Sequence[str], families: Sequence[str], far: int) -> Figure:
     series = tuple(
         Series(
             family,
-            (float(np.mean([found[task, family].state_bytes[far] for task in tasks])),),
-            (_mean_skill(found, tasks, family, far),),
+            (float(np.mean([probed[task, family].state_bytes[far] for task in tasks])),),
+            (_mean_skill(probed, tasks, family, far),),
         )
         for family in families
     )
@@ -201,12 +202,12 @@ def _worth(series: Sequence[Series]) -> str:
     return f"{said}; {least.name} has {plain(least.y[0])} with {size(least.x[0])}, the smallest state with half of it."
 
 
-def _by_distance(found: Found, task: str, families: Sequence[str], longest: int) -> Figure:
+def _by_distance(probed: Found, task: str, families: Sequence[str], longest: int) -> Figure:
     """Answers in groups by powers of two of their distance."""
     series, last = [], {}
     for family in families:
         gathered: dict[int, tuple[int, int, int]] = {}
-        for distance, (right, asked) in found[task, family].by_distance.items():
+        for distance, (right, asked) in probed[task, family].by_distance.items():
             bucket = int(np.log2(max(distance, 1)))
             before = gathered.get(bucket, (0, 0, 0))
             gathered[bucket] = (before[0] + right, before[1] + asked, before[2] + asked * distance)
@@ -237,9 +238,9 @@ def _furthest(last: Mapping[str, tuple[int, int, int]], chance: float) -> str:
     return f"At the greatest distance {said}."
 
 
-def _table(found: Found, near: int, far: int) -> Named:
+def _table(probed: Found, near: int, far: int) -> Named:
     table = table_of(
-        found.items(),
+        probed.items(),
         (Column("task", "question", text=True), lambda item: item[0][0], None),
         (Column("family", "family", text=True), lambda item: item[0][1], None),
         (Column("parameters", "parameters"), lambda item: item[1].parameters, whole),

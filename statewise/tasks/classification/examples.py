@@ -245,8 +245,8 @@ def _arrays(spec: LabelledDataSpec, path: str, labelled: bool) -> Arrays | Grids
     return read_arrays(path, values=values, label=label, labelled=labelled, **table)
 
 
-def _of_texts(found: Sequence[Labelled], left_out: Mapping[str, int]) -> Labels:
-    return Labels([row.text for row in found], [row.label for row in found], [row.where for row in found], left_out)
+def _of_texts(rows: Sequence[Labelled], left_out: Mapping[str, int]) -> Labels:
+    return Labels([row.text for row in rows], [row.label for row in rows], [row.where for row in rows], left_out)
 
 
 def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:

@@ -246,11 +246,11 @@ class ForecastingRun(PredictingRun, SelfReadingRun, OrderedRun):
     def _read(self, paths: Sequence[str], data: SeriesDataSpec) -> list[Series]:
         return self._checked(read_files(data, paths))
 
-    def _checked(self, found: list[Series]) -> list[Series]:
+    def _checked(self, all_series: list[Series]) -> list[Series]:
         if self.spec.objective.of_bits:
-            for series in found:
+            for series in all_series:
                 refuse_no_bits(series)
-        return found
+        return all_series
 
     # ---------------------------------------------------------------- what comes next
 

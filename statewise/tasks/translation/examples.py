@@ -284,9 +284,9 @@ def _halves(paths: list[str]) -> tuple[list[str], list[str]]:
     return paths[:half], paths[half:]
 
 
-def _pairs(found: Sequence[Pair], left_out: Mapping[str, int] | None = None) -> Pairs:
-    sources, targets = [pair.source for pair in found], [pair.target for pair in found]
-    return Pairs(sources, targets, [pair.where for pair in found], left_out or {})
+def _pairs(pairs: Sequence[Pair], left_out: Mapping[str, int] | None = None) -> Pairs:
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    return Pairs(sources, targets, [pair.where for pair in pairs], left_out or {})
 
 
 def read_split(spec: PairDataSpec, *, seed: int) -> tuple[Pairs, Pairs]:
