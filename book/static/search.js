@@ -6,7 +6,7 @@ const CHAPTER = 1.5; // a chapter explains; the reference is for those who know 
 const REPEATS = /-(summary|exercises|next)$/, REPEATED = 0.4; // sections that name what others explain
 // Words of a question that say nothing about its subject.
 const ASKING = new Set(
-  "a an and are as at be by can do does for from how in is it many of on or one the to two what when which why with".split(" "),
+  "a an and are as at be between by can difference do does for from how in is it many of on or one the to two what when which why with".split(" "),
 );
 const ASKING_ZH = /为什么|有什么|什么|怎么|怎样|如何|哪个|是否|[的和与在是有吗呢]/g;
 

@@ -31,7 +31,7 @@ def draw(figure: Figure, *, colours: Mapping[str, int], width: int) -> str:
     side = min(width - 90.0, 420.0)  # of a plane, whose axes are equal
     each = max(22.0, 9.0 * _abreast(figure) + 8) if figure.kind == "bars" else 22.0
     each = 34.0 if stacked else each
-    plot = rows * each + 16 if rows else side if figure.kind == "plane" else width * (0.72 if narrow else 0.46)
+    plot = rows * each + 16 if rows else side - 8 if figure.kind == "plane" else width * (0.72 if narrow else 0.46)
     plot = max(plot, len(names) * GAP + 8)
     y_ticks, y_low, y_high = scale(figure, along="y", most=6)
     left = 14 + FONT * 1.6 + max(text_width(tick_text(figure.y, tick, y_ticks)) for tick in y_ticks)

@@ -162,6 +162,18 @@ def test_letters_that_no_font_has(tmp_path: Path) -> None:
     paint(Passage("t", "状态 𓀀", (("状态 𓀀", 1.0),), "bits", "", ""), tmp_path / "one.png")
 
 
+def test_a_point_at_the_radius_lies_on_the_circle() -> None:
+    """Both axes of a plane have one scale."""
+    ends = Series("tips", (0.0, 1.0), (1.0, 0.0))
+    plane = Figure("tips", "Tips", "plane", Axis("x"), Axis("y"), (ends,), "", "", circle=1.0)
+    drawn = svg_file(plane, width=520)
+    places = [(float(x), float(y)) for x, y in re.findall(r'<circle [^>]*cx="([\d.]+)" cy="([\d.]+)"', drawn)]
+    radius = float(re.findall(r'class="axis"[^>]* r="([\d.]+)"', drawn)[0])
+    (x, y), *tips = places[:3]  # the circle, and the two points; a legend follows
+    for across, down in tips:
+        assert abs(((across - x) ** 2 + (down - y) ** 2) ** 0.5 - radius) < 0.2
+
+
 def test_levels_of_a_text() -> None:
     one = Passage("t", "", (("a", 0.0), ("b", 4.0), ("c", -8.0), ("d", None)), "bits", "", "", signed=True)
     assert one.levels() == [0, 4, 1 - LEVELS, 0]
