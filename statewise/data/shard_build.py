@@ -35,7 +35,7 @@ _JOURNAL = "unfinished.json"
 _TOKENIZER = "tokenizer.json"
 _LARGEST_JOURNAL = 1 << 26
 _CHUNK = 1 << 20
-_NOT_TOKENS = {"order", "evaluate_state"}  # settings that may differ between what was built and what is trained
+_NOT_TOKENS = {"order", "evaluate_state", "begin"}  # what was built and what is trained may differ in these
 
 
 class Written(BaseModel):
