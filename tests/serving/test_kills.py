@@ -26,8 +26,8 @@ def talk(client: Client, session: int, acknowledged: dict[int, int]) -> None:
 
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_saved_conversations_survive_kills(text_runs: dict[str, Path], tmp_path: Path, kills: int) -> None:
-    words = ("--states", str(tmp_path), "--batch-invariant")
     longest = 1000 + 200 * kills  # tokens; far more than are written before the last kill
+    words = ("--states", str(tmp_path), "--batch-invariant", "--set", f"max_tokens={longest}")
     whole: list[list[int]] = []  # each conversation without any interruption
     acknowledged = dict.fromkeys(range(SESSIONS), 0)
     for kill in range(kills + 1):
