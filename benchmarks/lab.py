@@ -1,15 +1,19 @@
-"""The lab: from a key press to the repaint, the interpreter and onnxruntime-web in one page, from a run to a page.
+"""The lab: its first paint, from a key press to the repaint, the interpreter and onnxruntime-web, from a run to a page.
 
+    python benchmarks/lab.py paint [--json FILE]
     python benchmarks/lab.py repaint [--symbols N] [--json FILE]
     python benchmarks/lab.py engines --package node_modules/onnxruntime-web [--json FILE]
     python benchmarks/lab.py start --data TEXT [--model NAME] [--steps N] [--json FILE]
 
-`repaint`: the five models that the page begins with read a text; letters are typed at its end, and each is timed from
-the browser's time stamp of the key to the end of the frame that shows it. `engines`: in one page, each engine reads ten
-tokens in turn, from a state of its own; medians of a step. `start`: a run is trained and becomes a page; processor time
-and wall time of each part. The first two need Chromium and Playwright.
+`paint`: the whole lineage is opened from disk five times in each browser; first contentful paint, and what was fetched
+or complained. `repaint`: the five models that the page begins with read a text; letters are typed at its end, and each
+is timed from the browser's time stamp of the key to the end of the frame that shows it. `engines`: in one page, each
+engine reads ten tokens in turn, from a state of its own; medians of a step. `start`: a run is trained and becomes a
+page; processor time and wall time of each part. The first three need Chromium and Playwright; Firefox is left out where
+there is none.
 """
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +32,7 @@ from statewise.lab.page import script
 from statewise.models import LINEAGE, build
 
 ROOT = Path(__file__).parents[1]
+OPENED = 5  # times that each browser opens the page
 KEYS, PAUSE = 60, 100  # letters that are typed, milliseconds between two
 MODELS = ("elman", "lstm", "gru", "transformer", "mamba2", "ttt_linear")
 PARAMETERS = (60_000, 250_000, 1_000_000)
@@ -63,7 +68,7 @@ RACE = """async ({ record, turns, each }) => {
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("part", choices=("repaint", "engines", "start"))
+    parser.add_argument("part", choices=("paint", "repaint", "engines", "start"))
     parser.add_argument("--symbols", type=positive, default=200, help="length of the text that is read")
     parser.add_argument("--package", type=Path, help="the folder of the npm package onnxruntime-web")
     parser.add_argument("--data", type=readable, help="a text to train on")
@@ -79,11 +84,49 @@ def main() -> None:
     sys.path.insert(0, str(ROOT / "tests"))
     from inspected_page import opened_browser
 
+    if given.part == "paint":
+        return paint(given.json)
     with opened_browser() as browser, tempfile.TemporaryDirectory() as folder:
         if given.part == "repaint":
             repaint(browser, Path(folder) / "lab.html", given.symbols, given.json)
         else:
             engines(browser, Path(folder) / "lab.html", given.package, given.json)
+
+
+def paint(json: Path | None) -> None:
+    sys.path.insert(0, str(ROOT / "tests/lab"))
+    from firefox import BROWSERS, opened_firefox
+    from inspected_page import Watched, opened_browser
+
+    ready, first = (
+        "document.querySelector('.view[data-read=yes]')",
+        "performance.getEntriesByName('first-contentful-paint')",
+    )
+    times: dict[str, list[float]] = {}
+    wrong: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "lab.html"
+        path.write_text(page(lineage(), "The lab"), encoding="utf-8")
+        size = path.stat().st_size
+        with opened_browser() as browser:
+            for _ in range(OPENED):
+                with Watched(browser, path) as seen:
+                    seen.page.wait_for_selector(".view[data-read=yes]")
+                    times.setdefault("chromium", []).append(seen.page.evaluate(f"{first}[0].startTime"))
+                    wrong.setdefault("chromium", []).extend(seen.wrong)
+        if any(map(shutil.which, BROWSERS)):
+            (Path(folder) / "firefox").mkdir()
+            with opened_firefox(Path(folder) / "firefox") as firefox:
+                for _ in range(OPENED):
+                    firefox.open(path)
+                    firefox.until(ready)
+                    times.setdefault("firefox", []).append(firefox.run(f"return {first}[0].startTime;"))
+                    wrong.setdefault("firefox", []).extend(firefox.wrong())
+    table = Table("browser", "bytes", "first paint, median", "slowest", "requests and complaints")
+    for name, values in times.items():
+        table.add_row(name, f"{size:,}", f"{median(values):.0f} ms", f"{max(values):.0f} ms", str(len(wrong[name])))
+    console().print(table)
+    write(json, [{"browser": name, "bytes": size, "ms": times[name], "wrong": wrong[name]} for name in times])
 
 
 def repaint(browser: Any, path: Path, symbols: int, json: Path | None) -> None:

@@ -17,6 +17,11 @@ from statewise.specs import UserError
 SHOWN = "document.querySelector('section:not([hidden]) .view').innerText"
 
 
+def settled(page: Any) -> str:
+    page.wait_for_timeout(1500)
+    return str(page.evaluate(SHOWN))
+
+
 def bundle(computed: Any) -> dict[str, Any]:
     tokenizer = Tokenizer.train("char", [TEXT])
     made = [record(name, SPECS[name], tokenizer, computed) for name in SPECS if name != "markov"]
@@ -40,7 +45,8 @@ def test_onnxruntime_shows_what_the_interpreter_shows(view: str, browser: Any, t
             if said:
                 seen.page.wait_for_function(f"(wanted) => {SHOWN} === wanted", arg=said[0], timeout=60000)
             else:
-                seen.page.wait_for_timeout(1500)
+                while settled(seen.page) != settled(seen.page):
+                    pass
             said.append(seen.page.evaluate(SHOWN))
             assert seen.wrong == []
     assert said[0] == said[1]

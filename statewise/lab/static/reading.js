@@ -26,7 +26,7 @@ export class Reading {
     this.replaced = new Map();
     /** Counts changes: what was asked before one is not kept. */
     this.version = 0;
-    /** The reading that goes on. @type {Promise<boolean> | null} */
+    /** The reading that goes on. @type {Promise<void> | null} */
     this.going = null;
   }
 
@@ -47,12 +47,15 @@ export class Reading {
     this.version += 1;
   }
 
-  /** Reads on, for at most some milliseconds. @param {number} [milliseconds] @returns {Promise<boolean>} whether all is read */
-  read(milliseconds = Infinity) {
-    this.going ??= this.advance(performance.now() + milliseconds).finally(() => {
-      this.going = null;
-    });
-    return this.going;
+  /** Reads on, for at most some milliseconds. A change that comes when a reading has just ended is read, too. @param {number} [milliseconds] @returns {Promise<boolean>} whether all is read */
+  async read(milliseconds = Infinity) {
+    do {
+      this.going ??= this.advance(performance.now() + milliseconds).finally(() => {
+        this.going = null;
+      });
+      await this.going;
+    } while (milliseconds === Infinity && this.steps.length < this.tokens.length);
+    return this.steps.length === this.tokens.length;
   }
 
   /** A machine of this page answers at once, another one later: then the text may have changed. @param {number} end */
@@ -69,7 +72,6 @@ export class Reading {
       if (version === this.version) this.steps.push(...steps);
       if (performance.now() > end) break;
     }
-    return this.steps.length === this.tokens.length;
   }
 
   /** The state that token t is read with. @param {number} t @returns {State} */
