@@ -89,7 +89,8 @@ class Batches:
                 fix=f"give more text, or a batch of at most {positions}" if positions >= world else "give more text",
             )
         self._tokens, self._end_id, self._begin_id = tokens, end_id, begin_id
-        self._positions, self._batch, self._order, self._seed = positions, batch, order, seed
+        self.batch = batch  # rows of all processes together
+        self._positions, self._order, self._seed = positions, order, seed
         self.first_row = mine.start  # of this process, among the rows of all
         self._mine_B = np.arange(mine.start, mine.stop, dtype=np.int64)
         self._row = positions // batch
@@ -99,16 +100,16 @@ class Batches:
     def steps_per_epoch(self) -> int:
         if self._order == "sequential":
             return -(-self._row // self.window)
-        return max(1, self._positions // (self._batch * self.window))
+        return max(1, self._positions // (self.batch * self.window))
 
     def place(self, step: int) -> Place:
         """Where one step reads: a pure function of the step."""
         if self._order == "random":
             choices = self._positions - self.window + 1
-            draws_B = draws(self._seed, _RANDOM_ORDER, block=step, count=self._batch)[self._mine_B]
+            draws_B = draws(self._seed, _RANDOM_ORDER, block=step, count=self.batch)[self._mine_B]
             return Place((draws_B % np.uint64(choices)).astype(np.int64), self.window, fresh=True, ends=True)
         if self._order == "shuffled":
-            return Place(self._shuffled(step * self._batch + self._mine_B), self.window, fresh=True, ends=True)
+            return Place(self._shuffled(step * self.batch + self._mine_B), self.window, fresh=True, ends=True)
         epoch, index = divmod(step, self.steps_per_epoch)
         offset = int(draws(self._seed, epoch, block=0, count=1)[0]) % self._positions
         begin = index * self.window

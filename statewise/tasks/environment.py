@@ -14,7 +14,7 @@ import torch
 
 import statewise
 from statewise.disk import write
-from statewise.specs import AnyRunSpec, UserError, from_json, read_small, setting
+from statewise.specs import AnyRunSpec, UserError, from_json, option, read_small, setting
 from statewise.training import Checkpoint, Display, Parallel
 
 
@@ -95,3 +95,13 @@ def compare_threads(checkpoint: Checkpoint, spec: AnyRunSpec, device: torch.devi
             fix=f"set OMP_NUM_THREADS={before}, or {setting('train.deterministic', False)}",
         )
     display.say(f"trained on {before} threads, now on {now}: weights differ by rounding from those of an uncut run")
+
+
+def restarted(out: str | Path | None) -> bool:
+    """Whether torchrun has lost a process of this run and started all of them again, by the same command."""
+    if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0" and out is None:
+        raise UserError(
+            "a run that torchrun may restart needs to know its folder, to continue there",
+            fix=f"name it: {option('out', 'DIR')}",
+        )
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and Path(str(out)).is_dir()

@@ -28,7 +28,7 @@ from statewise.specs import (
     with_plain,
 )
 from statewise.tasks.dispatch import Trained, open_job
-from statewise.tasks.environment import compare_threads, data_sha256, refuse_other_data, write_environment
+from statewise.tasks.environment import compare_threads, data_sha256, refuse_other_data, restarted, write_environment
 from statewise.tasks.fine_tuning import fine_tuning, first_model
 from statewise.tasks.folder import NEEDS, read_spec
 from statewise.tasks.job import Job, Opening
@@ -107,7 +107,7 @@ def train(
         in_memory = data is not None and paths is None
         made: MemoryFile | None = None
         number = 1
-        if resume is False and _restarted(out):
+        if resume is False and restarted(out):
             resume = newest_verified(Path(str(out)), needs=NEEDS)[0] is not None
         if resume is not False:
             folder = Path(out) if out is not None else newest_run()
@@ -172,9 +172,8 @@ def _train(
     refuse_missing(spec.train.log)
     judge_of(job, spec.train)  # refuses a figure that the task does not have
     refuse_what_is_never_captured(spec.train, par)
-    parts = 1
+    parts = num_parts(job.num_parameters(), spec.train, par) if spec.learns == "gradient" else 1
     if spec.learns == "gradient":
-        parts = num_parts(job.num_parameters(), spec.train, par)
         refuse_what_does_not_fit(job.num_parameters(), spec.train, par.device, parts=parts)
     recipe = dumps(spec.relative_to(path).model_dump(mode="json"))
     run = RunFolder(path, identity={"run.toml": recipe, **job.identity()})
@@ -182,10 +181,7 @@ def _train(
         make_folder(run.checkpoints if spec.learns == "gradient" else path, inside=path)
         write_environment(path, job.facts(), par)
     model = job.build() if checkpoint is not None else first_model(job)
-    if parts == 1:  # otherwise each layer is moved when it is divided
-        model = model.to(par.device)
-    else:
-        display.say(f"parameters, gradients and optimiser state are divided between {parts} processes")
+    model = model.to(par.device) if parts == 1 else model  # a layer is moved when it is divided
     display.say(f"{job.headline()} -> {path}")
 
     if isinstance(job, LanguageModelJob) and isinstance(model, CountingMachine):
@@ -242,16 +238,6 @@ def _warn(spec: AnyRunSpec, job: Job, outcome: Outcome, display: Display) -> str
     if warning := job.warning(spec.name, outcome.evaluation):
         display.say(f"warning: {warning}")
     return warning
-
-
-def _restarted(out: str | Path | None) -> bool:
-    """Whether torchrun has lost a process of this run and started all of them again, by the same command."""
-    if os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0" and out is None:
-        raise UserError(
-            "a run that torchrun may restart needs to know its folder, to continue there",
-            fix=f"name it: {option('out', 'DIR')}",
-        )
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and Path(str(out)).is_dir()
 
 
 class _Enough(Exception):

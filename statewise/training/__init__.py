@@ -37,7 +37,6 @@ from statewise.training.journal import read_metrics as read_metrics
 from statewise.training.journal import summary_writer as summary_writer
 from statewise.training.loop import Outcome as Outcome
 from statewise.training.loop import fit as fit
-from statewise.training.loop import judge_of as judge_of
 from statewise.training.optimizer import make_optimizer as make_optimizer
 from statewise.training.parallel import Parallel as Parallel
 from statewise.training.parallel import parallel as parallel
@@ -55,6 +54,7 @@ from statewise.training.stop import Stopped as Stopped
 from statewise.training.task import Better as Better
 from statewise.training.task import Task as Task
 from statewise.training.task import Window as Window
+from statewise.training.task import judge_of as judge_of
 from statewise.training.trackers import refuse_missing as refuse_missing
 from statewise.training.update import Segment as Segment
 from statewise.training.update import connected as connected

@@ -33,6 +33,7 @@ from statewise.training.checkpoint import (
     write_folder,
     write_tensors,
 )
+from statewise.training.parallel import Kept, Parallel
 
 _STEP = re.compile(r"step-(\d{1,12})~?")  # with ~: the one before, of the same step
 # What a run writes before its first checkpoint; the lock stays if it was killed.
@@ -43,7 +44,8 @@ _BEGUN = re.compile(
     r"|(manifest|tokenizer|labels|lengths|frequent|roots|series|lexicon)\.json"
 )
 _PUBLISHED = ("run.toml", "model.safetensors")
-_CHECKPOINT_FILES = ("model.safetensors", "optimizer.safetensors", "carried.safetensors", "progress.json")
+_OPTIMIZER = "optimizer.safetensors"
+_CHECKPOINT_FILES = ("model.safetensors", _OPTIMIZER, "carried.safetensors", "progress.json")
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -54,10 +56,11 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def load_weights(model: nn.Module, path: Path) -> None:
-    own = model_tensors(model)
-    for name, value in read_tensors(path, like=own).items():
-        own[name].copy_(value)
+def load_weights(model: nn.Module, path: Path, kept: Kept | None = None) -> None:
+    """`kept`: which rows of a divided model to read."""
+    own, kept = model_tensors(model), kept or Kept()
+    for name, value in read_tensors(path, like=own, rows_of=kept.rows_of).items():
+        kept.local(own[name]).copy_(value)
 
 
 def weights_sha256(model: nn.Module) -> str:
@@ -83,7 +86,7 @@ class Checkpoint(NamedTuple):
 
     def optimizer(self, some: Rows = lambda count: None) -> dict[str, Tensor]:
         """`some`: which of `count` rows to read."""
-        return read_parts(files_of(self.path, "optimizer.safetensors"), some=some)
+        return read_parts(files_of(self.path, _OPTIMIZER), some=some)
 
     def average(self, some: Rows = lambda count: None) -> dict[str, Tensor]:
         files = files_of(self.path, "average.safetensors")
@@ -148,7 +151,7 @@ class RunFolder:
         keep: int,
         parts: int = 1,
     ) -> None:
-        """With several `parts`, optimiser and average are already written, by `write_part`."""
+        """With several `parts`, the optimiser's state is already written, by `write_parts`."""
         target = self.checkpoints / f"step-{step:08d}"
         files: dict[str, Payload] = {
             **self.identity,
@@ -156,35 +159,24 @@ class RunFolder:
             "carried.safetensors": lambda path: save_state(carried, path),
             "progress.json": json.dumps(dict(progress), indent=1) + "\n",
         }
-        for name, tensors in _stateful(optimizer, average):
-            if parts == 1:
-                files[name] = tensors
-            else:
-                names = [part_name(name, part, parts) for part in range(parts)]
-                files |= {name: partial(os.replace, self._staging / name) for name in names}
+        if parts == 1:
+            files[_OPTIMIZER] = optimizer
+        else:
+            names = [part_name(_OPTIMIZER, part, parts) for part in range(parts)]
+            files |= {name: partial(os.replace, self.staging / name) for name in names}
+        if average:
+            files["average.safetensors"] = average
         if is_plain(metrics := self.path / "metrics.jsonl"):
             sync(metrics)  # records before a checkpoint must be on disk before it
         refuse_links(self.checkpoints, inside=self.path)
         write_folder(target, files)
-        remove(self._staging)
+        remove(self.staging)
         self._prune(keep, newest=step, best=progress.get("best_step"))
 
     @property
-    def _staging(self) -> Path:
-        """Where parts lie until all of them are written, below a name that every next save removes."""
+    def staging(self) -> Path:
+        """Where parts lie until all of them are written, below a name that the next save removes."""
         return self.path / f"{TEMPORARY}parts"
-
-    def make_room(self) -> None:
-        """Before `write_part`, once."""
-        remove(self._staging)
-        make_folder(self._staging, inside=self.path)
-
-    def write_part(
-        self, part: int, parts: int, *, optimizer: Mapping[str, Tensor], average: Mapping[str, Tensor]
-    ) -> None:
-        """The rows that one of several processes keeps. `save` moves them into the checkpoint."""
-        for name, tensors in _stateful(optimizer, average):
-            write_tensors(self._staging / part_name(name, part, parts), tensors)
 
     def _prune(self, keep: int, *, newest: int, best: Any) -> None:
         """Keep the newest and the best. A higher step is damaged: otherwise this run would have resumed there."""
@@ -195,12 +187,20 @@ class RunFolder:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _stateful(
-    optimizer: Mapping[str, Tensor], average: Mapping[str, Tensor]
-) -> Iterator[tuple[str, Mapping[str, Tensor]]]:
-    yield "optimizer.safetensors", optimizer
-    if average:
-        yield "average.safetensors", average
+def write_parts(folder: RunFolder, par: Parallel, kept: Kept, optimizer: Mapping[str, Tensor]) -> None:
+    """Every rank writes what it keeps of the optimiser's state; `RunFolder.save` moves the parts into a checkpoint."""
+
+    def make_room() -> None:
+        if par.leads:
+            remove(folder.staging)
+            make_folder(folder.staging, inside=folder.path)
+
+    def write() -> None:
+        if par.rank == kept.part:  # of several copies of the model, the first
+            write_tensors(folder.staging / part_name(_OPTIMIZER, kept.part, kept.parts), optimizer)
+
+    par.together(make_room)
+    par.together(write)
 
 
 def never_trained(path: Path) -> bool:

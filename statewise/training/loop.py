@@ -19,17 +19,17 @@ import torch
 from torch import Tensor, nn
 
 from statewise.core import leaves, rows
-from statewise.specs import Note, TrainSpec, UserError, from_toml, nearest
-from statewise.training.checkpoint import read_tensors
-from statewise.training.folder import Checkpoint, RunFolder, model_tensors, tensors_sha256
+from statewise.specs import Note, TrainSpec, UserError, from_toml
+from statewise.training.folder import Checkpoint, RunFolder, load_weights, model_tensors, tensors_sha256, write_parts
 from statewise.training.journal import Journal
 from statewise.training.optimizer import optimizer_tensors, restore_optimizer
 from statewise.training.parallel import Parallel, rows_of_part
 from statewise.training.progress import Display, Silent
 from statewise.training.progress_state import Progress, learning_rate, passed
-from statewise.training.step_report import Readings
+from statewise.training.sharded import place
+from statewise.training.step_report import Readings, Sent
 from statewise.training.stop import NonFinite, Signals, Stopped
-from statewise.training.task import Better, Task
+from statewise.training.task import Task, judge_of
 from statewise.training.trackers import open_tracker
 from statewise.training.update import Updater, contiguous_copy
 
@@ -41,17 +41,6 @@ class Outcome(NamedTuple):
     weights_sha256: str
     tokens_per_second: float
     seconds: float  # of training, over all sessions; evaluation and saving are not training
-
-
-class _Sent(NamedTuple):
-    """A step whose numbers have not been read yet."""
-
-    number: int
-    rate: float
-    scale: float
-    tokens: int  # of the run so far
-    seconds: float
-    log: bool
 
 
 class _Interrupted(Exception):
@@ -100,11 +89,12 @@ class Trainer:
         self.folder, self.par, self.display = folder if par.leads else None, par, display
         self.shared = folder  # which all processes write to where the model is divided between them
         self.judge, self.better = judge_of(task, spec)
-        self.updater = Updater(model, task, spec, seed=seed, par=par)
-        self.average, self.placement = self.updater.average, self.updater.placement
+        self.placement = place(model, task, spec, par)
+        self.updater = Updater(model, task, spec, seed=seed, par=par, placement=self.placement)
+        self.average = self.updater.average
         self.progress = Progress()
         self.readings = Readings()
-        self.sent: deque[_Sent] = deque()
+        self.sent: deque[Sent] = deque()
         self.loss: float | None = None  # of the last step whose numbers were read
         self.exploded = False  # whether that step shows that the weights are destroyed
         self.speed = 0.0
@@ -178,9 +168,7 @@ class Trainer:
                 self.speed = (self.progress.tokens - before.tokens) / busy
                 log, evaluate, save = self.due(at)
                 self.progress = replace(self.progress, evaluated=not evaluate)
-                self.sent.append(
-                    _Sent(number, rate, result.scale, self.progress.tokens, self.progress.seconds, log=log)
-                )
+                self.sent.append(Sent(number, rate, result.scale, self.progress.tokens, self.progress.seconds, log=log))
                 for numbers in read:
                     self.record_step(numbers, journal)
                 on_step(number)
@@ -258,7 +246,7 @@ class Trainer:
             why = graphs.why
             self.display.say("a step is one captured graph" if why is None else f"steps are not captured: {why}")
 
-    def log(self, sent: _Sent, journal: Journal | None) -> None:
+    def log(self, sent: Sent, journal: Journal | None) -> None:
         losses, count, clips, largest = self.progress.since_log
         if journal is not None:
             journal.metrics(
@@ -337,10 +325,10 @@ class Trainer:
             mine = self.par.my_rows(self.spec.batch)
             state = self.placement.call(lambda: self.task.begin(self.model, mine.stop - mine.start))
         carried = self.par.gather_rows(state)
-        weights = self.whole_weights()
-        optimizer, average = optimizer_tensors(self.updater.optimizer), self.average.tensors()
+        weights, average = self.whole(model_tensors(self.model)), self.whole(self.average.tensors())
+        optimizer = optimizer_tensors(self.updater.optimizer)
         if self.placement.parts > 1 and self.shared is not None:
-            self.write_part(self.shared, optimizer, average)
+            write_parts(self.shared, self.par, self.placement, optimizer)
         if self.folder is None:
             return True
         record = {**asdict(replace(self.progress, averaged=self.average.count)), "world": self.par.world}
@@ -358,21 +346,12 @@ class Trainer:
         )
         return True
 
-    def whole_weights(self) -> dict[str, Tensor]:
-        """The model's tensors, on the rank that writes them; all ranks take part."""
-        each = self.placement.each_whole(model_tensors(self.model))
+    def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Whole tensors, on the rank that writes them; all ranks take part."""
+        each = self.placement.each_whole(tensors)
         if self.placement.parts == 1:
             return dict(each)
         return {name: value.cpu() for name, value in each if self.par.leads}
-
-    def write_part(self, folder: RunFolder, optimizer: Mapping[str, Tensor], average: Mapping[str, Tensor]) -> None:
-        """Write what this rank keeps of the optimiser's state and the average. Afterwards all parts are there."""
-        part, parts = self.placement.part, self.placement.parts
-        self.par.together(lambda: folder.make_room() if self.par.leads else None)
-        writes = self.par.rank == part  # of several copies of the model, the first
-        self.par.together(
-            lambda: folder.write_part(part, parts, optimizer=optimizer, average=average) if writes else None
-        )
 
     def rescue(self, error: Exception, journal: Journal | None, *, since: int) -> None:
         """After a failure, save the last finished step and add to the error how to continue.
@@ -399,16 +378,13 @@ class Trainer:
     def publish(self) -> None:
         if self.shared is not None:
             with self.average.swapped_in():
-                weights = self.whole_weights()
+                weights = self.whole(model_tensors(self.model))
                 if self.folder is not None and not self.folder.publishes(weights):
                     self.folder.publish(weights)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        placement, own = self.placement, model_tensors(self.model)
-        read = read_tensors(checkpoint.path / "model.safetensors", like=own, rows_of=placement.rows_of)
-        with torch.no_grad():
-            for name, value in read.items():
-                placement.local(own[name]).copy_(value)
+        placement = self.placement
+        load_weights(self.model, checkpoint.path / "model.safetensors", placement)
         some = partial(rows_of_part, part=placement.part, parts=placement.parts)
         restore_optimizer(self.updater.optimizer, checkpoint.optimizer(some))
         self.progress = Progress.from_record(checkpoint.progress)
@@ -419,12 +395,3 @@ class Trainer:
         self.updater.state = contiguous_copy(rows(carried, self.par.my_rows(self.spec.batch)))
         if self.progress.best_step == self.progress.step:
             self.publish()  # a kill may have come between saving the best and publishing it
-
-
-def judge_of(task: Task, spec: TrainSpec) -> tuple[str, Better]:
-    """The validation metric that decides which weights are best, and its direction."""
-    judges = task.judges
-    name = spec.judge or next(iter(judges))
-    if name not in judges:
-        raise UserError(f"train.judge = {name!r} is not a metric of this task", fix=nearest(name, judges))
-    return name, judges[name]

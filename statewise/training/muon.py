@@ -18,7 +18,7 @@ from torch.optim.adamw import adamw
 from statewise.core import Composer, Encoder, Mixer, Stacked
 from statewise.kernels.orthogonal import orthogonal
 from statewise.layers import MLP
-from statewise.training.parallel import Whole, rows_of_part
+from statewise.training.parallel import Kept, rows_of_part
 
 
 class Matrix(NamedTuple):
@@ -63,7 +63,7 @@ class Muon(Optimizer):
         momentum: float = 0.95,
         matrix_decay: float = 0.0,
         betas: tuple[float, float] = (0.9, 0.99),
-        placement: Whole | None = None,
+        placement: Kept | None = None,
     ) -> None:
         self.rows = [matrix.rows for matrix in matrices]
         self.placement = placement if placement is not None and placement.parts > 1 else None

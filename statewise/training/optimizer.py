@@ -12,7 +12,7 @@ from torch.optim import SGD, AdamW, Optimizer
 
 from statewise.specs import TrainSpec, UserError
 from statewise.training.muon import Muon, hidden_matrices
-from statewise.training.parallel import Whole
+from statewise.training.parallel import Kept
 
 
 def _plain_step(kind: type[Optimizer]) -> Any:
@@ -42,7 +42,7 @@ def _leave_compiler_unloaded() -> None:
 
 
 def make_optimizer(
-    model: nn.Module, spec: TrainSpec, *, guarded: bool = False, placement: Whole | None = None
+    model: nn.Module, spec: TrainSpec, *, guarded: bool = False, placement: Kept | None = None
 ) -> Optimizer:
     """Weight decay is for matrices; biases and gains have none.
 
@@ -73,7 +73,7 @@ def make_optimizer(
             assert_never(spec.optimizer)
 
 
-def _make_muon(model: nn.Module, spec: TrainSpec, placement: Whole | None) -> Muon:
+def _make_muon(model: nn.Module, spec: TrainSpec, placement: Kept | None) -> Muon:
     matrices = hidden_matrices(model)
     if not matrices:
         raise UserError(

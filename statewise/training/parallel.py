@@ -8,7 +8,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -18,10 +18,8 @@ from torch.distributed.rendezvous import rendezvous
 
 from statewise.core import State, leaves, map_state
 from statewise.data import share
-from statewise.training.task import Task, Window
 
 S = TypeVar("S", bound=State)
-T = TypeVar("T")
 
 # gloo's own thread releases a collective's tensors shortly after the collective is done. If it held the last
 # reference, it would need the interpreter's lock, while the thread that destroys the process group holds that lock
@@ -118,59 +116,33 @@ class Parallel(NamedTuple):
             dist.barrier()
 
 
-class Whole:
-    """A model whose parameters every rank holds whole; gradients are averaged before an update.
+class Kept:
+    """What a rank keeps of a model's parameters: here all of them, in `statewise.training.sharded` some rows of each.
 
-    `weights` are what the optimiser moves on this rank. `statewise.training.sharded` divides them between ranks.
+    `weights` are what the optimiser moves on this rank, under the names that they have in the model.
     """
 
     parts = 1
     part = 0
     weights: Mapping[str, nn.Parameter]
 
-    def __init__(self, model: nn.Module, task: Task, par: Parallel) -> None:
-        self.model, self.task, self.par = model, task, par
-        self.weights = dict(model.named_parameters())
-
     def kept(self, parameter: nn.Parameter) -> nn.Parameter:
-        """The rows of a parameter of the model that this rank keeps."""
+        """That of `weights` which belongs to a parameter of the model."""
         return parameter
 
     def local(self, tensor: Tensor) -> Tensor:
-        """The same of any tensor of the model."""
+        """What is kept of any tensor of the model."""
         return tensor
 
     def rows_of(self, tensor: Tensor) -> slice | None:
         """Which rows these are; None: all."""
-
-    def call(self, call: Callable[[], T]) -> T:
-        """Call something that reads the model and learns nothing."""
-        return call()
-
-    def loss(self, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
-        return self.task.loss(self.model, window, some, times, state)
-
-    def slices(self, rows: int, wanted: int) -> int:
-        """Into how many slices of rows a batch is split."""
-        return wanted
-
-    def collect_gradients(self) -> None:
-        """After the backward passes: `weights` have the mean gradient over all ranks."""
-        self.par.average_gradients(self.weights.values())
-
-    def drop_gradients(self) -> None:
-        self.model.zero_grad(set_to_none=True)
-
-    def norm(self) -> Tensor:
-        """Of the whole gradient."""
-        return torch.nn.utils.get_total_norm([p.grad for p in self.weights.values() if p.grad is not None])
 
     def first_of_all(self, wrong: int | None) -> int | None:
         """The smallest number that any rank gives, where each has looked at what it keeps."""
         return wrong
 
     def each_whole(self, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """Tensors of the model, whole, one after the other."""
+        """Tensors of the model, or of what is kept, whole, one after the other; all ranks take part."""
         yield from tensors.items()
 
     def of_all_rows(self, kept: Tensor, count: int) -> Tensor:

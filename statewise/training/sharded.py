@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from statewise.core import Machine, leaves
 from statewise.specs import TrainSpec
 from statewise.training.device import memory_of, training_bytes
-from statewise.training.parallel import Parallel, Whole, rows_of_part
+from statewise.training.parallel import Parallel, rows_of_part
 from statewise.training.task import Task, Window
+from statewise.training.update import Whole
 
 if TYPE_CHECKING:
     pass
@@ -105,10 +106,6 @@ class Sharded(Whole):
     def rows_of(self, tensor: Tensor) -> slice | None:
         return rows_of_part(len(tensor), self.part, self.parts) if isinstance(tensor, self._divided) else None
 
-    @property
-    def writes(self) -> bool:
-        return self.par.rank < self.parts  # the first node, where there are several
-
     def kept(self, parameter: nn.Parameter) -> nn.Parameter:
         return self._kept[parameter]
 
@@ -155,9 +152,15 @@ class Sharded(Whole):
     # ---------------------------------------------------------------- whole tensors
 
     def each_whole(self, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        shapes = {name: p.shape for name, p in self.model.named_parameters()}
         for name, value in tensors.items():
             with torch.no_grad():
-                yield name, value.full_tensor() if isinstance(value, self._divided) else value
+                if isinstance(value, self._divided):
+                    yield name, value.full_tensor()
+                elif name in shapes:
+                    yield name, self.of_all_rows(value, shapes[name][0])
+                else:
+                    yield name, value
 
     def of_all_rows(self, kept: Tensor, count: int) -> Tensor:
         """The whole of a tensor of `count` rows, from those that each process keeps."""

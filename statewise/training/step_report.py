@@ -67,6 +67,17 @@ class Guard:
             self.stopped.copy_(before)
 
 
+class Sent(NamedTuple):
+    """A step whose numbers have not been read yet."""
+
+    number: int
+    rate: float
+    scale: float
+    tokens: int  # of the run so far
+    seconds: float
+    log: bool
+
+
 class _Copy(NamedTuple):
     numbers: Tensor  # in pinned memory
     done: torch.cuda.Event

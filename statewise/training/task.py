@@ -5,6 +5,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
+from statewise.specs import TrainSpec, UserError, nearest
+
 Better = Literal["lower", "higher"]
 
 
@@ -50,3 +52,12 @@ class Task(Protocol):
 
     def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
         """Validation metrics. `poll` raises when the run should end."""
+
+
+def judge_of(task: Task, spec: TrainSpec) -> tuple[str, Better]:
+    """The validation metric that decides which weights are best, and its direction."""
+    judges = task.judges
+    name = spec.judge or next(iter(judges))
+    if name not in judges:
+        raise UserError(f"train.judge = {name!r} is not a metric of this task", fix=nearest(name, judges))
+    return name, judges[name]

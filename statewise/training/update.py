@@ -8,7 +8,7 @@ the whole step is captured once and replayed. Either way, a number that is not f
 import hashlib
 import math
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar, assert_never
@@ -28,13 +28,13 @@ from statewise.specs import (
 )
 from statewise.training.graph import Graphs, refuse_what_is_never_captured
 from statewise.training.optimizer import Average, make_optimizer
-from statewise.training.parallel import Parallel
-from statewise.training.sharded import place
+from statewise.training.parallel import Kept, Parallel
 from statewise.training.step_report import Guard
 from statewise.training.stop import NonFinite
 from statewise.training.task import Task, Window
 
 S = TypeVar("S", bound=State)
+T = TypeVar("T")
 _rng_lock = threading.RLock()
 
 
@@ -56,6 +56,37 @@ class StepResult(NamedTuple):
     )  # summed loss, gradient norm before clipping, on a device that of each parameter's part
 
 
+class Whole(Kept):
+    """A model whose parameters every rank holds whole; gradients are averaged before an update."""
+
+    def __init__(self, model: nn.Module, task: Task, par: Parallel) -> None:
+        self.model, self.task, self.par = model, task, par
+        self.weights = dict(model.named_parameters())
+
+    def call(self, call: Callable[[], T]) -> T:
+        """Call something that reads the model and learns nothing."""
+        return call()
+
+    def loss(self, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
+        return self.task.loss(self.model, window, some, times, state)
+
+    def slices(self, rows: int, wanted: int) -> int:
+        """Into how many slices of rows a batch is split."""
+        return wanted
+
+    def collect_gradients(self) -> None:
+        """After the backward passes: `weights` have the mean gradient over all ranks."""
+        if self.par.world > 1:
+            self.par.average_gradients(self.weights.values())
+
+    def drop_gradients(self) -> None:
+        self.model.zero_grad(set_to_none=True)
+
+    def norm(self) -> Tensor:
+        """Of the whole gradient."""
+        return torch.nn.utils.get_total_norm([p.grad for p in self.weights.values() if p.grad is not None])
+
+
 class Updater:
     """Owns what a step changes: the optimiser's state, the average of the weights, the carried state.
 
@@ -63,13 +94,21 @@ class Updater:
     """
 
     def __init__(
-        self, model: nn.Module, task: Task, spec: TrainSpec, *, seed: int, par: Parallel, guarded: bool | None = None
+        self,
+        model: nn.Module,
+        task: Task,
+        spec: TrainSpec,
+        *,
+        seed: int,
+        par: Parallel,
+        guarded: bool | None = None,
+        placement: Whole | None = None,
     ) -> None:
         self.model, self.task, self.spec, self.run_seed, self.par = model, task, spec, seed, par
         guarded = par.device.type == "cuda" and par.world == 1 if guarded is None else guarded
         if not guarded:
             refuse_what_is_never_captured(spec, par)
-        self.placement = place(model, task, spec, par)
+        self.placement = placement or Whole(model, task, par)
         self.optimizer = make_optimizer(model, spec, guarded=guarded, placement=self.placement)
         self.average = Average(self.placement.weights, decay=spec.average)
         if spec.average is not None:

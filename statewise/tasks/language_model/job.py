@@ -198,7 +198,7 @@ class LanguageModelJob(Job):
             obstacle = "a document begins in this window"
         elif place.length != self.batches.window:
             obstacle = "the last window of an epoch is shorter"
-        read = place.length * (self.spec.train.batch if self.spec.learns == "gradient" else self._par.world)
+        read = place.length * self.batches.batch
         return Window(
             len(place.starts_B),
             place.length,
