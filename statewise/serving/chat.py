@@ -3,6 +3,7 @@
 The format is the template that lies in the run's folder as `chat_template.jinja`, as Hugging Face folders have it.
 """
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ class ChatFormat:
     def __init__(self, template: str, tokenizer: Tokenizer) -> None:
         self.template = template
         self._tokenizer, self._special = tokenizer, tokenizer.special_ids
+        longest_first = sorted(filter(None, self._special), key=len, reverse=True)
+        self._specials = re.compile(f"({'|'.join(map(re.escape, longest_first))})" if longest_first else r"(?!)")
         end = tokenizer.end_token
         begin = next((token for token in _BEGIN if token in self._special), end)
         self._messages = ChatTemplate(template, tokens={"bos_token": begin, "eos_token": end, "pad_token": end})
@@ -82,16 +85,7 @@ class ChatFormat:
     def _split(self, piece: Piece) -> list[int | str]:
         if piece.message is not None:
             return [piece.text]
-        parts: list[int | str] = []
-        text, at = piece.text, 0
-        while at < len(text):
-            here = max((token for token in self._special if text.startswith(token, at)), key=len, default="")
-            if here:
-                parts += [text[:at], self._special[here]]
-                text, at = text[at + len(here) :], 0
-            else:
-                at += 1
-        return [*parts, text]
+        return [self._special.get(part, part) for part in self._specials.split(piece.text)]
 
 
 def _after(text: Text, message: int) -> Text:

@@ -18,6 +18,7 @@ from statewise.specs import UserError
 
 _MOST_STEPS = 200_000
 _MOST_CHARACTERS = 1 << 22
+_LARGEST_NUMBER = 1 << 62
 _SIDES = {"strip": (0, -1), "lstrip": (0,), "rstrip": (-1,)}
 
 
@@ -38,7 +39,9 @@ class ChatTemplate:
         """`tokens` are the texts of `bos_token` and the like. A template that is not valid is refused."""
         try:
             self._tree = Environment(trim_blocks=True, lstrip_blocks=True, extensions=[]).parse(source)
-        except (TemplateError, RecursionError) as error:
+            for const in self._tree.find_all(nodes.Const):
+                str(const.value).encode()  # half a character cannot be read by a tokenizer
+        except (TemplateError, RecursionError, ValueError) as error:
             raise UserError(f"the chat template is not valid: {error}") from None
         self._tokens = {name: (Piece(text, None),) for name, text in tokens.items()}
 
@@ -129,7 +132,8 @@ class _Evaluation:
                 return _member(self.value(whole, names), name)
             case nodes.Getitem(node=whole, arg=nodes.Slice(start=start, stop=stop, step=step)):
                 items, bounds = self.value(whole, names), [self.value(end, names) for end in (start, stop, step)]
-                if not isinstance(items, list) or not all(end is None or isinstance(end, int) for end in bounds):
+                whole_numbers = all(end is None or isinstance(end, int) for end in bounds)
+                if not isinstance(items, list) or not whole_numbers or bounds[2] == 0:
                     raise _unsupported(f"a part of something else than messages on line {node.lineno}")
                 return items[slice(*bounds)]
             case nodes.Getitem(node=whole, arg=key):
@@ -141,7 +145,10 @@ class _Evaluation:
                 | nodes.Sub(left=left, right=right)
                 | nodes.Mod(left=left, right=right)
             ):
-                return self._sum(node, self.value(left, names), self.value(right, names))
+                return self._sum(type(node), self.value(left, names), self.value(right, names), node.lineno)
+            case nodes.Neg(node=inner):
+                number = self.value(inner, names)
+                return self._sum(nodes.Sub, 0, number, node.lineno)
             case nodes.And(left=left, right=right):
                 first = self.value(left, names)
                 return self.value(right, names) if _truth(first) else first
@@ -166,49 +173,47 @@ class _Evaluation:
                 return _stripped(self.value(inner, names), "strip")
             case nodes.Filter(name="length" | "count", node=inner):
                 counted = self.value(inner, names)
-                return len(counted) if isinstance(counted, list) else len(str(_plain(counted)))
+                if not isinstance(counted, list | tuple):
+                    raise _unsupported(f"length of something else than messages or a text on line {node.lineno}")
+                return len(_plain(counted))
             case nodes.Filter(name="default", node=inner, args=[other]):
                 given = self.value(inner, names)
                 return self.value(other, names) if given is None else given
             case nodes.Call(node=nodes.Getattr(node=whole, attr="strip" | "lstrip" | "rstrip" as how), args=[]):
                 return _stripped(self.value(whole, names), how)
             case nodes.Call(node=nodes.Getattr(node=whole, attr="startswith" | "endswith" as how), args=[part]):
-                text, end = (str(_plain(self.value(each, names))) for each in (whole, part))
+                text, end = (_text(self.value(each, names)) for each in (whole, part))
                 return text.startswith(end) if how == "startswith" else text.endswith(end)
             case nodes.Call(node=nodes.Name(name="namespace"), args=[], kwargs=given):
                 return _Space({each.key: self.value(each.value, names) for each in given})
             case nodes.Call(node=nodes.Name(name="raise_exception"), args=[reason]):
-                told = str(_plain(self.value(reason, names)))
+                told = _text(self.value(reason, names))
                 raise Refused("invalid", f"the run's chat template refuses these messages: {told}", param="messages")
         named = f"{type(node).__name__} {getattr(node, 'name', '')}".strip()
         raise _unsupported(f"{named} on line {node.lineno}")
 
-    def _sum(self, node: Any, left: Any, right: Any) -> Any:
-        if isinstance(node, nodes.Add) and isinstance(left, tuple) and isinstance(right, tuple):
+    def _sum(self, kind: type[nodes.Node], left: Any, right: Any, line: int) -> Any:
+        if kind is nodes.Add and isinstance(left, tuple) and isinstance(right, tuple):
             return self._bounded(left + right)
-        if isinstance(left, int) and isinstance(right, int) and not (isinstance(node, nodes.Mod) and right == 0):
-            return (
-                left + right
-                if isinstance(node, nodes.Add)
-                else left - right
-                if isinstance(node, nodes.Sub)
-                else left % right
-            )
-        raise _unsupported(f"{type(node).__name__} of other things than texts or numbers on line {node.lineno}")
+        if isinstance(left, int) and isinstance(right, int) and not (kind is nodes.Mod and right == 0):
+            number = left + right if kind is nodes.Add else left - right if kind is nodes.Sub else left % right
+            if abs(number) <= _LARGEST_NUMBER:
+                return number
+        raise _unsupported(f"{kind.__name__} of other things than texts or small numbers on line {line}")
 
     def _compared(self, node: nodes.Compare, names: dict[str, Any]) -> bool:
-        left = _plain(self.value(node.expr, names))
+        left = self.value(node.expr, names)
         for operand in node.ops:
-            right = _plain(self.value(operand.expr, names))
+            right = self.value(operand.expr, names)
             try:
                 match operand.op:
                     case "eq" | "ne":
-                        holds = (left == right) == (operand.op == "eq")
+                        holds = self._equal(left, right) == (operand.op == "eq")
                     case "in" | "notin":
-                        among = [_plain(item) for item in right] if isinstance(right, list) else right
-                        holds = (left in among) == (operand.op == "in")
+                        holds = self._among(left, right) == (operand.op == "in")
                     case "lt" | "lteq" | "gt" | "gteq":
-                        less = left < right if operand.op in ("lt", "gteq") else left > right
+                        first, second = _ordered(left), _ordered(right)
+                        less = first < second if operand.op in ("lt", "gteq") else first > second
                         holds = less == (operand.op in ("lt", "gt"))
             except TypeError:
                 raise _unsupported(f"a comparison on line {node.lineno}") from None
@@ -216,6 +221,20 @@ class _Evaluation:
                 return False
             left = right
         return True
+
+    def _equal(self, left: Any, right: Any) -> bool:
+        """Compared here, a step for each part: a list can hold another so often that Python would not end."""
+        self._step()
+        if isinstance(left, list) and isinstance(right, list):
+            return len(left) == len(right) and all(map(self._equal, left, right))
+        if isinstance(left, dict) and isinstance(right, dict):
+            return left.keys() == right.keys() and all(self._equal(value, right[key]) for key, value in left.items())
+        return bool(_plain(left) == _plain(right))
+
+    def _among(self, part: Any, whole: Any) -> bool:
+        if isinstance(whole, list):
+            return any(self._equal(part, item) for item in whole)
+        return _ordered(part) in _plain(whole)
 
 
 def _member(whole: Any, key: Any) -> Any:
@@ -231,6 +250,19 @@ def _member(whole: Any, key: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     return "".join(piece.text for piece in value) if isinstance(value, tuple) else value
+
+
+def _text(value: Any) -> str:
+    """What has no parts, as a text."""
+    if isinstance(value, list | dict):
+        raise _unsupported("a list or a message as a text")
+    return str(_plain(value))
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, list | dict):
+        raise TypeError("it has parts")
+    return _plain(value)
 
 
 def _truth(value: Any) -> bool:

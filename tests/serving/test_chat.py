@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 from asking import Client, running
+from hypothesis import given
+from hypothesis import strategies as st
+from jinja2.sandbox import SandboxedEnvironment
 
 from statewise.data import Tokenizer
 from statewise.serving.chat import ChatFormat
@@ -70,6 +73,10 @@ def test_a_template_says_what_jinja_says(name: str, answer: bool) -> None:
             assert "".join(piece.text for piece in ours.render(talk, answer=answer)) == wanted
 
 
+# Two lists of 2^60 numbers that are 60 lists in memory: Python's own comparison and text of them would not end.
+NESTED = "".join(f"{{% set {name} = [1] %}}" + f"{{% set {name} = [{name}, {name}] %}}" * 60 for name in "xy")
+
+
 @pytest.mark.parametrize(
     "template",
     [
@@ -100,6 +107,16 @@ def test_a_template_says_what_jinja_says(name: str, answer: bool) -> None:
         "{{ messages }}",
         "{{ 'a' < 1 }}",
         "{{ " + "not " * 5000 + "1 }}",
+        "{{ messages[::0] }}",
+        "{{ " + "1" * 5000 + " }}",
+        "{{ '\\ud800' }}",
+        "{{ -messages }}",
+        *(NESTED + shown for shown in ("{{ x == y }}", "{{ x in [y] }}", "{{ x < y }}", "{{ raise_exception(x) }}")),
+        NESTED + "{{ x.startswith('a') }}",
+        NESTED + "{{ namespace(a=x) | length }}",
+        "{% set n = namespace(x=1) %}{% for a in messages %}{% for b in messages %}"
+        + "{% set n.x = n.x + n.x %}" * 8
+        + "{% endfor %}{% endfor %}{{ n.x }}",
     ],
 )
 def test_a_template_can_do_nothing_else(template: str) -> None:
@@ -107,6 +124,45 @@ def test_a_template_can_do_nothing_else(template: str) -> None:
     with pytest.raises((Refused, UserError), match="chat template"):
         ChatTemplate(template, tokens=TOKENS).render([("user", "x")] * 64, answer=True)
     assert time.perf_counter() - began < 5
+
+
+ATOMS = st.sampled_from(
+    ["messages", "messages[0]", "messages[-1].role", "messages[1]['content']", "'user'", "' a '", "1", "0", "true"]
+)
+EXPRESSIONS = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        st.builds(
+            "({} {} {})".format,
+            inner,
+            st.sampled_from(["==", "!=", "in", "not in", "<", ">=", "and", "or", "~"]),
+            inner,
+        ),
+        st.builds("({} {} {})".format, inner, st.sampled_from("+-%"), inner),
+        st.builds("({} if {} else {})".format, inner, inner, inner),
+        st.builds("({} | {})".format, inner, st.sampled_from(["trim", "length", "default('d')"])),
+        st.builds("({} is {})".format, inner, st.sampled_from(["none", "defined", "string"])),
+        st.builds("{}[{}:{}:{}]".format, inner, *[st.sampled_from(["", "0", "1", "-1", "2"])] * 3),
+        st.builds("({}).{}()".format, inner, st.sampled_from(["strip", "lstrip", "rstrip"])),
+        st.builds("[{}, {}]".format, inner, inner),
+        st.builds("(not {})".format, inner),
+        st.builds("(-{})".format, inner),
+    ),
+    max_leaves=6,
+)
+
+
+@given(expression=EXPRESSIONS)
+def test_any_expression_is_what_jinja_makes_of_it_or_refused(expression: str) -> None:
+    template = "{{ " + expression + " }}"
+    talk = TALKS[-1]
+    try:
+        ours = "".join(piece.text for piece in ChatTemplate(template, tokens=TOKENS).render(talk, answer=True))
+    except (Refused, UserError):
+        return
+    messages = [{"role": role, "content": content} for role, content in talk]
+    wanted = SandboxedEnvironment().from_string(template).render(messages=messages, **TOKENS)
+    assert ours == wanted
 
 
 @pytest.fixture(scope="module")
