@@ -5,6 +5,7 @@ writes. The ranks agree on everything that changes how a run continues: a signal
 """
 
 import os
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -174,5 +175,8 @@ def parallel(device: torch.device) -> Iterator[Parallel]:
     dist.init_process_group(backend, store=store, rank=rank, world_size=world)
     try:
         yield Parallel(rank, world, device)
+    except Exception as error:
+        traceback.clear_frames(error.__traceback__)  # they hold tensors and groups of collectives past the end below
+        raise
     finally:
         dist.destroy_process_group()
