@@ -36,6 +36,7 @@ export function futures(lab) {
   const draw = newest(async (isNewest, /** @type {Reading} */ old, /** @type {Reading} */ changed) => {
     const { machine } = old;
     const [last, now] = [old.steps[old.steps.length - 1], changed.steps[changed.steps.length - 1]];
+    if (!last || !now) return; // one is being read, and is drawn then
     const found = drawBars(bars, machine, now.logits, { other: last.logits });
     texts.hidden = machine.labels !== null;
     rows = [["symbol", "p after", "p before"], ...found.map(([symbol, p, q]) => [visible(String(symbol)), p, q])];
@@ -44,7 +45,8 @@ export function futures(lab) {
       facts.textContent = a === b ? lab.t({ en: `The answer is still “${a}”.`, zh: `回答仍是“${a}”。` }) : lab.t({ en: `The answer was “${a}” and is now “${b}”.`, zh: `回答从“${a}”变成了“${b}”。` });
       return;
     }
-    const [a, b] = [await old.continued(LENGTH), await changed.continued(LENGTH)];
+    // Both are asked for at once: one may change while the other is awaited.
+    const [a, b] = await Promise.all([old.continued(LENGTH), changed.continued(LENGTH)]);
     if (!isNewest()) return;
     let same = 0;
     while (same < a.length && a[same] === b[same]) same += 1;
