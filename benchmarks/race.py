@@ -146,8 +146,10 @@ def judged(job: LanguageModelJob, device: torch.device, chosen: argparse.Namespa
     carries, is_confirmed = job.spec.data.order != "random", False
 
     def figure(model: Any, fresh: int | None, lanes: int) -> float:
+        tokenizer = job.corpus.tokenizer
+        begin_id = tokenizer.begin_id(job.spec.data.begin)
         nats, count = measure(
-            model, job.corpus.validation, end_id=job.corpus.tokenizer.end_id, lanes=lanes, fresh=fresh
+            model, job.corpus.validation, end_id=tokenizer.end_id, begin_id=begin_id, lanes=lanes, fresh=fresh
         )
         return nats / count
 
