@@ -67,12 +67,12 @@ def test_a_classifier_reads_along(view: str, cell: Any) -> None:
         frame.locator("textarea").first.fill("I speak fluent Italy")
         frame.wait_for_function("(old) => document.querySelector('.next').innerText !== old", arg=before)
         frame.locator("textarea").first.fill("")  # nothing read: every class is equally probable
-        frame.wait_for_function("document.querySelector('.model .finding').innerText.includes('0 B') === false")
+        frame.wait_for_function("() => document.querySelector('.model .finding').innerText.includes('0 B') === false")
     elif view == "hover":
         frame.locator(".letters button").nth(4).focus()
         lit = "[...document.querySelector('.letters').children].map((one) => one.style.background !== '')"
         # Before the letter was chosen, those after it were lit, too.
-        frame.wait_for_function(f"({lit})[4] && !({lit}).slice(5).includes(true)")
+        frame.wait_for_function(f"() => ({lit})[4] && !({lit}).slice(5).includes(true)")
         assert "bit after" in frame.locator(".finding:visible").inner_text()
     else:
         frame.wait_for_selector(".finding:has-text('answer')" if view == "touch" else ".finding:has-text('bit')")
