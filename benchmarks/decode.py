@@ -43,11 +43,11 @@ SIZES = {"char": Size(65, 128, 4, 4), "small": Size(5_000, 256, 6, 8), "gpt2": S
 CONTEXT, PROMPT = 1024, 16
 
 
-def make_theirs(size: Size) -> Any:
+def make_theirs(size: Size, *, context: int = CONTEXT) -> Any:
     torch.manual_seed(0)
     config = transformers.GPT2Config(
         vocab_size=size.vocab,
-        n_positions=CONTEXT,
+        n_positions=context,
         n_embd=size.width,
         n_layer=size.depth,
         n_head=size.heads,
@@ -60,9 +60,9 @@ def make_theirs(size: Size) -> Any:
 
 
 @torch.no_grad()
-def make_ours(size: Size, theirs: Any) -> LanguageModel:
+def make_ours(size: Size, theirs: Any, *, context: int = CONTEXT) -> LanguageModel:
     options = {"width": size.width, "depth": size.depth, "heads": size.heads}
-    ours: Any = build("transformer", vocab=size.vocab, position="learned", context=CONTEXT, tie=True, **options).eval()
+    ours: Any = build("transformer", vocab=size.vocab, position="learned", context=context, tie=True, **options).eval()
     ours.embedding.weight.copy_(theirs.transformer.wte.weight)
     ours.stack.position.weight_PD.copy_(theirs.transformer.wpe.weight)
     for block, layer in zip(ours.stack.blocks, theirs.transformer.h, strict=True):
