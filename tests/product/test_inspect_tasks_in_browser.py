@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from covering import covered
 from inspected_page import OVERLAPS, STICKING_OUT, Watched
-from task_runs import make_run, write_files
+from task_runs import make_run
 
 from statewise.inspection import inspect
 
@@ -17,12 +17,11 @@ PAGES = (
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    write_files(folder)
     written = {}
     for name in PAGES:
-        found = inspect(make_run(name, folder))
+        found = inspect(make_run(name, tasks))
         for kind in ("static", "live"):
             written[f"{name} {kind}"] = folder / f"{name}-{kind}.html"
             written[f"{name} {kind}"].write_text(found.to_html(static=kind == "static"), encoding="utf-8")
