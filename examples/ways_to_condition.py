@@ -6,6 +6,7 @@ python examples/ways_to_condition.py [--steps N] [--parameters N] [--cases N]
 import argparse
 import itertools
 import time
+from bisect import bisect_left
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -46,7 +47,10 @@ def of_size(parameters: int, **options: Any) -> Seq2SeqSpec:
         side = GRUSpec(width=width, embedding=16)
         return Seq2SeqSpec(encoder=side, decoder=side, **options)
 
-    return min((spec(width) for width in range(4, 200)), key=lambda one: abs(size_of(one) - parameters))
+    widths = range(4, 200)
+    above = bisect_left(widths, parameters, key=lambda width: size_of(spec(width)))  # sizes grow with the width
+    near = widths[max(above - 1, 0) : above + 1]
+    return min(map(spec, near), key=lambda one: abs(size_of(one) - parameters))
 
 
 def size_of(spec: Seq2SeqSpec) -> int:

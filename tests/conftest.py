@@ -8,12 +8,16 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports datasets
 import gc
 import inspect
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import task_runs
 import torch
 from _pytest.mark.structures import get_unpacked_marks
 from inspected_page import opened_browser
+
+from statewise.disk import locked
 
 pytest_plugins = ["cpu_seconds"]
 
@@ -49,6 +53,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("gpu") is not None:
                 item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
+
+
+@pytest.fixture(scope="session")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with files for every task, in which `make_run` trains each run once for all tests, which change none.
+
+    The processes of `pytest -n` share it.
+    """
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "tasks"
+    folder.mkdir(exist_ok=True)
+    with locked(folder, wait=True, patience=60):
+        if not (folder / "written").exists():
+            task_runs.write_files(folder)
+            (folder / "written").touch()
+    return folder
 
 
 @pytest.fixture(scope="session")

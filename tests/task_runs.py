@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from statewise.disk import locked
 from statewise.tasks import Run, load, train
 from statewise.tasks.specimen import Specimens
 from statewise.training.progress import Silent
@@ -158,18 +159,21 @@ def _expression(rng: random.Random, depth: int) -> str:
 
 
 def make_run(name: str, folder: Path) -> Path:
-    """The run of this name, trained once for a folder that has the files."""
-    out = folder / "runs" / name
-    if not out.is_dir():
-        recipe, file, settings = RUNS[name]
-        given = {name: value for name, value in {**STEPS, **settings}.items() if value is not None}
-        train(recipe, settings=given, data=folder / file, out=out, display=Silent())
+    """The run of this name, trained once for a folder that has the files, by one of the processes that share it."""
+    out, lock = folder / "runs" / name, folder / "locks" / name
+    lock.mkdir(parents=True, exist_ok=True)
+    with locked(lock, wait=True, patience=240):
+        if not (lock / "trained").exists():
+            recipe, file, settings = RUNS[name]
+            given = {name: value for name, value in {**STEPS, **settings}.items() if value is not None}
+            train(recipe, settings=given, data=folder / file, out=out, display=Silent())
+            (lock / "trained").touch()
     return out
 
 
-def opened(world: Path, name: str) -> tuple[Run, Specimens]:
+def opened(tasks: Path, name: str) -> tuple[Run, Specimens]:
     """A run of this name, and its held-out rows as lenses see them."""
-    run = load(make_run(name, world), device="cpu")
+    run = load(make_run(name, tasks), device="cpu")
     specimens = run.specimens()
     assert specimens is not None
     return run, specimens

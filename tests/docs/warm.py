@@ -17,7 +17,11 @@ from pathlib import Path
 
 
 def serve(path: str) -> None:
-    import statewise.tasks  # noqa: F401 (what every verb needs)
+    import torch._dynamo  # noqa: F401 (what counting FLOPs loads)
+
+    import statewise.comparison
+    import statewise.inspection
+    import statewise.tasks  # noqa: F401 (what most verbs need)
 
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)

@@ -15,7 +15,6 @@ import numpy as np
 import onnx
 import pytest
 import torch
-import torch._inductor
 from command import call
 
 import statewise as sw
@@ -346,7 +345,8 @@ def test_a_classifier_of_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"model.kind": "grid", "model.depth": 2},
+        {"model.kind": "grid"},
+        pytest.param({"model.kind": "grid", "model.depth": 2}, marks=slow),
         pytest.param({"model.kind": "grid", "model.summary": "max"}, marks=slow),
         pytest.param({"model.kind": "grid", "model.summary": "corners"}, marks=slow),
         {"model.kind": "gru"},
@@ -615,7 +615,9 @@ def test_a_compiled_step(here: Path, tmp_path: Path) -> None:
 
 
 def test_a_compiled_step_needs_a_compiler(here: Path) -> None:
-    with torch._inductor.config.patch({"cpp.cxx": ("no-such-compiler",)}):
+    from torch._inductor import config  # takes a second: not while tests are collected
+
+    with config.patch({"cpp.cxx": ("no-such-compiler",)}):
         said = call("export", "runs/lstm", "--to", "pt2", "--compiled", "--out", "new")
     assert said.code == 2
     assert "needs a C++ compiler, and PyTorch finds none" in said.err

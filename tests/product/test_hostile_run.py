@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from limited import Limited
-from task_runs import make_run, write_files
+from task_runs import make_run
 
 from statewise.specs.toml import dumps
 from statewise.training.checkpoint import MANIFEST
@@ -29,13 +29,6 @@ def limited() -> Iterator[Limited]:
     made.close()
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("files")
-    write_files(made)
-    return made
-
-
 def vouched(folder: Path, name: str, data: bytes) -> None:
     """Replace a file, and let the manifest agree."""
     (folder / name).write_bytes(data)
@@ -44,8 +37,8 @@ def vouched(folder: Path, name: str, data: bytes) -> None:
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
-def copied(name: str, folder: Path, to: Path) -> Path:
-    return Path(shutil.copytree(make_run(name, folder), to / "run", ignore=shutil.ignore_patterns("checkpoints")))
+def copied(name: str, tasks: Path, to: Path) -> Path:
+    return Path(shutil.copytree(make_run(name, tasks), to / "run", ignore=shutil.ignore_patterns("checkpoints")))
 
 
 @pytest.mark.parametrize(
@@ -71,9 +64,9 @@ def copied(name: str, folder: Path, to: Path) -> Path:
     ],
 )
 def test_sizes_are_bounded_before_anything_is_built(
-    run: str, path: str, value: Any, limited: Limited, folder: Path, tmp_path: Path
+    run: str, path: str, value: Any, limited: Limited, tasks: Path, tmp_path: Path
 ) -> None:
-    hostile = copied(run, folder, tmp_path)
+    hostile = copied(run, tasks, tmp_path)
     table = tomllib.loads((hostile / "run.toml").read_text())
     inner = table
     for name in path.split(".")[:-1]:
@@ -102,38 +95,38 @@ def test_sizes_are_bounded_before_anything_is_built(
     ],
 )
 def test_tables_that_cannot_be_read(
-    run: str, file: str, text: str, limited: Limited, folder: Path, tmp_path: Path
+    run: str, file: str, text: str, limited: Limited, tasks: Path, tmp_path: Path
 ) -> None:
-    hostile = copied(run, folder, tmp_path)
+    hostile = copied(run, tasks, tmp_path)
     assert (hostile / file).is_file()
     vouched(hostile, file, text.encode())
     said = limited.call("evaluate", str(hostile), cwd=tmp_path)
     assert said.code == 2, said.output[-2_000:]
 
 
-def test_metrics_that_are_no_text(folder: Path, tmp_path: Path) -> None:
+def test_metrics_that_are_no_text(tasks: Path, tmp_path: Path) -> None:
     from statewise.specs import UserError
     from statewise.tasks import load
 
-    hostile = copied("classifier", folder, tmp_path)
+    hostile = copied("classifier", tasks, tmp_path)
     (hostile / "metrics.jsonl").write_bytes(b'{"step": 1, "\xfe": 2}\n')
     with pytest.raises(UserError, match=r"metrics\.jsonl' is not UTF-8 text"):
         _ = load(hostile).history
 
 
 @pytest.mark.parametrize("line", ["[" * 5_000, "7", '{"step": "x"}', '{"step": 1, "loss": []}', "{}"])
-def test_metrics_that_are_none(line: str, folder: Path, tmp_path: Path) -> None:
+def test_metrics_that_are_none(line: str, tasks: Path, tmp_path: Path) -> None:
     from statewise.specs import UserError
     from statewise.tasks import load
 
-    hostile = copied("classifier", folder, tmp_path)
+    hostile = copied("classifier", tasks, tmp_path)
     (hostile / "metrics.jsonl").write_text(line + "\n")
     with pytest.raises(UserError, match=r"metrics\.jsonl line 1 is not a record of metrics"):
         _ = load(hostile).history
 
 
-def test_a_period_without_end(limited: Limited, folder: Path, tmp_path: Path) -> None:
-    hostile = copied("direct", folder, tmp_path)
+def test_a_period_without_end(limited: Limited, tasks: Path, tmp_path: Path) -> None:
+    hostile = copied("direct", tasks, tmp_path)
     table = json.loads((hostile / "series.json").read_text())
     vouched(hostile, "series.json", json.dumps({**table, "period": float("inf")}).encode())
     said = limited.call("evaluate", str(hostile), cwd=tmp_path)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from command import call
-from task_runs import RUNS, make_run, write_files
+from task_runs import RUNS, make_run
 
 import statewise
 from statewise.figures import Figure
@@ -13,13 +13,6 @@ from statewise.inspection.lenses import LENSES
 
 SOME = ("classifier-transformer", "tagger-crf", "translator-prompted")  # and the plain run of each task
 QUICK = [lens.name for lens in LENSES if lens.quick]
-
-
-@pytest.fixture(scope="module")
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("inspected")
-    write_files(folder)
-    return folder
 
 
 def run_of(tasks: Path, name: str) -> str:

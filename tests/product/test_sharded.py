@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from ranks import Ranks
 from safetensors.torch import load_file
 from sharded_runs import FAMILIES, TASKS, VARIANTS
 from test_parallel import FAULTY, distance, free_port, losses, two
@@ -38,9 +39,20 @@ def launched(world: int, *argv: str, restarts: int = 0, timeout: int = 600, **ex
     return done.stdout
 
 
-def train(world: int, kind: str, text: Path, out: Path, settings: dict[str, Any], *more: str) -> None:
-    argv = ("train", kind, "--data", str(text), "--out", str(out), "--quiet", *options(settings), *more)
-    launched(world, "-m", "statewise", *argv)
+def train(world: int, kind: str, text: Path, out: Path, settings: dict[str, Any], ranks: Ranks | None = None) -> None:
+    argv = ("train", kind, "--data", str(text), "--out", str(out), "--quiet", *options(settings))
+    if ranks is None:
+        launched(world, "-m", "statewise", *argv)
+    else:
+        ranks.run(world, "-m", "statewise", *argv)
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    """By day, ranks are forks of one process; by night, torchrun starts them."""
+    made = Ranks()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +63,17 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ------------------------------------------------------------------ equal to the last bit
 
 
-def compare(world: int, shard: str, cases: list[str], text: Path) -> None:
-    said = launched(world, str(HERE / "sharded_runs.py"), shard, str(text.parent), *cases, timeout=1800)
+def compare(world: int, shard: str, cases: list[str], text: Path, ranks: Ranks | None = None) -> None:
+    words = (str(HERE / "sharded_runs.py"), shard, str(text.parent), *cases)
+    said = launched(world, *words, timeout=1800) if ranks is None else ranks.run(world, *words)
     told = [json.loads(line) for line in said.splitlines()]
     assert [result["case"] for result in told] == cases
     assert {result["parts"] for result in told} == {world if shard == "always" else 1}
     assert [result for result in told if not result["equal"]] == []
 
 
-def test_a_cut_run_goes_on_bit_for_bit(text: Path) -> None:
-    compare(2, "always", ["lstm average", "transformer muon"], text)
+def test_a_cut_run_goes_on_bit_for_bit(text: Path, ranks: Ranks) -> None:
+    compare(2, "always", ["lstm average", "transformer muon"], text, ranks)
 
 
 @pytest.mark.slow
@@ -113,9 +126,9 @@ def test_worlds_agree_and_open_each_others_checkpoints(kind: str, text: Path, tm
     check_worlds(kind, [2, 3, 4], text, tmp_path, {**SETTINGS, "train.schedule": "constant"})
 
 
-def test_three_with_seven_rows_are_as_good_as_one(text: Path, tmp_path: Path) -> None:
+def test_three_with_seven_rows_are_as_good_as_one(text: Path, tmp_path: Path, ranks: Ranks) -> None:
     settings = {**SETTINGS, "train.steps": 8, "train.save_every": 8}
-    train(3, "lstm", text, tmp_path / "three", settings)
+    train(3, "lstm", text, tmp_path / "three", settings, ranks)
     alone = start("lstm", text, tmp_path / "one", settings).path
     assert losses(tmp_path / "three") == pytest.approx(losses(alone), abs=1e-5)
     assert distance(tmp_path / "three/model.safetensors", alone / "model.safetensors") < 1e-5

@@ -5,10 +5,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from command import call
 from covering import covered
-from task_runs import RUNS, make_run, write_files
+from task_runs import RUNS, make_run
 
 from statewise.training.checkpoint import MANIFEST
 
@@ -24,16 +23,9 @@ def empty(path: Path) -> None:
 DAMAGES: dict[str, Callable[[Path], object]] = {"changed": change, "emptied": empty, "gone": Path.unlink}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("files")
-    write_files(made)
-    return made
-
-
 @covered("name, damage", list(RUNS), list(DAMAGES), strength=1)
-def test_a_damaged_folder_is_refused(name: str, damage: str, folder: Path, tmp_path: Path) -> None:
-    whole = make_run(name, folder)
+def test_a_damaged_folder_is_refused(name: str, damage: str, tasks: Path, tmp_path: Path) -> None:
+    whole = make_run(name, tasks)
     files = json.loads((whole / MANIFEST).read_text())["files"]
     assert len(files) >= 3
     for file in files:

@@ -13,7 +13,7 @@ import pytest
 from command import Said
 from rich.table import Table as RichTable
 from safetensors.torch import load_file, save_file
-from task_runs import make_run, write_files
+from task_runs import make_run
 from test_hostile_run import vouched
 
 from statewise import cli
@@ -51,18 +51,11 @@ def check(said: Said, code: int) -> None:
     assert SHOWN.search("".join(text.split("\n"))), text
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("files")
-    write_files(made)
-    return made
-
-
 @pytest.fixture
-def run(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "250")
     monkeypatch.chdir(tmp_path)
-    whole = make_run("classifier", folder)
+    whole = make_run("classifier", tasks)
     return Path(shutil.copytree(whole, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints")))
 
 
@@ -132,9 +125,9 @@ def test_headers(name: str, recipe: str, run: Path) -> None:
     check(on_screen("train", recipe, "--data", name, "--out", "out"), 2)
 
 
-def test_a_finished_training_names_its_folder(run: Path, folder: Path) -> None:
+def test_a_finished_training_names_its_folder(run: Path, tasks: Path) -> None:
     words = ("--set", "train.steps=1", "--set", "model.width=4", "--quiet")
-    check(on_screen("train", "classification", "--data", str(folder / "rows.tsv"), *words, "--out", HARM), 0)
+    check(on_screen("train", "classification", "--data", str(tasks / "rows.tsv"), *words, "--out", HARM), 0)
 
 
 def test_names_that_are_no_text_are_told(run: Path) -> None:

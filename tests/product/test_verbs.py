@@ -77,7 +77,7 @@ def test_train_reads_standard_input(tmp_path: Path) -> None:
     assert (tmp_path / "runs/elman/stdin.txt").read_text() == TEXT
     assert "runs/elman" in said.out
     assert not CONTROL.search(said.out + said.err)
-    again = run("evaluate", "runs/elman", "--json", cwd=tmp_path)
+    again = call("evaluate", str(tmp_path / "runs/elman"), "--json")
     assert again.code == 0, again.err
 
 

@@ -7,20 +7,13 @@ from pathlib import Path
 
 import pytest
 from command import call, environment
-from task_runs import RUNS, make_run, write_files
+from task_runs import RUNS, make_run
 
 from statewise.cli.verify import _followed
 from statewise.models import ENCODERS
 from statewise.tasks import Finding, count_forms
 
 QUICK = ("recursive", "classifier")  # by day; the others at night
-
-
-@pytest.fixture(scope="module")
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tasks")
-    write_files(folder)
-    return folder
 
 
 @pytest.mark.parametrize("name", [encoding.name for encoding in ENCODERS])

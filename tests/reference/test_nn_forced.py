@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_nn_module_db import INFOS
+from test_nn_module_db import infos
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.nn.utils.rnn import PackedSequence
@@ -54,7 +54,7 @@ class Forced:
 def samples(kind: str, device: str, dtype: torch.dtype, *, training: bool = True) -> Iterator[Any]:
     """Theirs, ours, and the arguments of one call."""
     packed = {"with_packed_sequence": True} if kind in ("RNN", "GRU") else {}
-    info = INFOS[kind]
+    info = infos()[kind]
     for sample in info.module_inputs_func(info, device, dtype, requires_grad=True, training=training, **packed):
         made = sample.constructor_input
         theirs, ours = pair(kind, *made.args, **{**made.kwargs, "dtype": dtype, "device": device})

@@ -10,7 +10,7 @@ for _library in ("starlette", "uvicorn", "httptools", "uvloop"):
     pytest.importorskip(_library, reason="the extra `serve` is not installed")
 
 from asking import TEXT, Client, Running, running  # noqa: E402
-from task_runs import STEPS, make_run, write_files  # noqa: E402
+from task_runs import STEPS, make_run  # noqa: E402
 
 from statewise.tasks import train  # noqa: E402
 from statewise.training.progress import Silent  # noqa: E402
@@ -23,7 +23,7 @@ TASKS = {"classifier": "classifier", "tagger": "tagger", "translator": "translat
 
 
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Run folders by the name they are served under."""
     world = tmp_path_factory.mktemp("served")
     (world / "text.txt").write_text(TEXT)
@@ -40,8 +40,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made["chatty"] = world / "runs" / "chatty"
     shutil.copytree(made["bytes"], made["chatty"])
     (made["chatty"] / "chat_template.jinja").write_text(CHAT)
-    write_files(world)
-    return made | {name: make_run(kind, world) for name, kind in TASKS.items()}
+    return made | {name: make_run(kind, tasks) for name, kind in TASKS.items()}
 
 
 @pytest.fixture(scope="session")

@@ -4,17 +4,10 @@ import math
 from pathlib import Path
 
 import pytest
-from task_runs import make_run, write_files
+from task_runs import make_run
 
 from statewise.comparison.measure import finite_metrics
 from statewise.tasks import load, trivial_scores
-
-
-@pytest.fixture(scope="module")
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("answered")
-    write_files(folder)
-    return folder
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from task_runs import RUNS, opened, write_files
+from task_runs import RUNS, opened
 from torch import Tensor
 
 from statewise.core import lens
@@ -23,13 +23,6 @@ CLASSES = [name for name, (recipe, _, _) in RUNS.items() if recipe != "forecasti
 SERIES = [name for name in RUNS if name not in CLASSES]
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tasks")
-    write_files(folder)
-    return folder
-
-
 def rows_of(specimens: Specimens, count: int = 3) -> list[Specimen]:
     return [specimens.at(at) for at in np.linspace(0, len(specimens) - 1, count).astype(int)]
 
@@ -38,8 +31,8 @@ def rows_of(specimens: Specimens, count: int = 3) -> list[Specimen]:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_costs_are_those_of_the_answers(name: str, world: Path) -> None:
-    _, specimens = opened(world, name)
+def test_costs_are_those_of_the_answers(name: str, tasks: Path) -> None:
+    _, specimens = opened(tasks, name)
     found = specimens.answers(lambda: None)
     assert isinstance(found, Choices)
     precise = specimens.precise()
@@ -52,8 +45,8 @@ def test_costs_are_those_of_the_answers(name: str, world: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_answers_are_those_of_an_evaluation(name: str, world: Path) -> None:
-    run, specimens = opened(world, name)
+def test_answers_are_those_of_an_evaluation(name: str, tasks: Path) -> None:
+    run, specimens = opened(tasks, name)
     found = specimens.answers(lambda: None)
     assert isinstance(found, Choices)
     evaluation = run.evaluate()
@@ -73,8 +66,8 @@ def test_answers_are_those_of_an_evaluation(name: str, world: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SERIES)
-def test_errors_are_those_of_an_evaluation(name: str, world: Path) -> None:
-    run, specimens = opened(world, name)
+def test_errors_are_those_of_an_evaluation(name: str, tasks: Path) -> None:
+    run, specimens = opened(tasks, name)
     found = specimens.answers(lambda: None)
     assert isinstance(found, Courses)
     evaluation = run.evaluate()
@@ -86,16 +79,16 @@ def test_errors_are_those_of_an_evaluation(name: str, world: Path) -> None:
         assert float(np.nanmean(found.naive_WH)) == pytest.approx(naive, rel=1e-5)
 
 
-def test_a_direct_forecast_costs_what_training_says(world: Path) -> None:
-    run, specimens = opened(world, "direct")
+def test_a_direct_forecast_costs_what_training_says(tasks: Path) -> None:
+    run, specimens = opened(tasks, "direct")
     with torch.no_grad():
         costs = [float(one.costs(one.x_TE[None]).mean()) for one in map(specimens.at, range(len(specimens)))]
     assert float(np.mean(costs)) == pytest.approx(run.evaluate().nats, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_machine_reads_what_is_read(name: str, world: Path) -> None:
-    _, specimens = opened(world, name)
+def test_a_machine_reads_what_is_read(name: str, tasks: Path) -> None:
+    _, specimens = opened(tasks, name)
     for one in rows_of(specimens.precise()):
         if one.machine is not None:
             z_1TI = one.enter(one.x_TE[None])
@@ -108,9 +101,9 @@ def test_a_machine_reads_what_is_read(name: str, world: Path) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_gradients_are_those_of_small_changes(name: str, world: Path) -> None:
+def test_gradients_are_those_of_small_changes(name: str, tasks: Path) -> None:
     """Against central differences, in the direction of the gradient itself, at the place where it is largest."""
-    _, specimens = opened(world, name)
+    _, specimens = opened(tasks, name)
     one = specimens.precise().at(0)
     question = len(one.questions) - 1
     flow = follow_row(one, [question], states=False)
@@ -129,8 +122,8 @@ def test_gradients_are_those_of_small_changes(name: str, world: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in RUNS if name != "grids"])  # cells have none, and all have a say
-def test_what_has_no_distance_has_no_say(name: str, world: Path) -> None:
-    _, specimens = opened(world, name)
+def test_what_has_no_distance_has_no_say(name: str, tasks: Path) -> None:
+    _, specimens = opened(tasks, name)
     for one in rows_of(specimens.precise()):
         flow = follow_row(one, range(len(one.questions)), states=False)
         assert not flow.input_QT[np.isnan(flow.distance_QT)].any()
@@ -143,25 +136,25 @@ def test_what_has_no_distance_has_no_say(name: str, world: Path) -> None:
         *("translator-prompted", "translator-prompted-length", "translator-prompted-transformer"),
     ],
 )
-def test_a_long_row_is_followed_in_parts(name: str, world: Path) -> None:
-    _, specimens = opened(world, name)
+def test_a_long_row_is_followed_in_parts(name: str, tasks: Path) -> None:
+    _, specimens = opened(tasks, name)
     one = specimens.precise().at(0)
     queries = [0, len(one.questions) - 1]
     whole, parts = follow_row(one, queries, states=False), follow_long_row(one, queries, chunk=3)
     np.testing.assert_allclose(parts.input_QT, whole.input_QT, rtol=1e-9, atol=1e-14)
 
 
-def test_a_tagger_that_reads_both_ways_leans_on_both_sides(world: Path) -> None:
+def test_a_tagger_that_reads_both_ways_leans_on_both_sides(tasks: Path) -> None:
     for name, both in (("tagger", True), ("tagger-one-way", False)):
-        _, specimens = opened(world, name)
+        _, specimens = opened(tasks, name)
         rows = rows_of(specimens.precise())
         sides = by_part([follow_row(one, range(len(one.questions)), states=True) for one in rows])
         assert (sides["input"].after is not None) == both
         assert ("state" in sides) == (not both)  # from both ends there is no one state
 
 
-def test_states_on_the_way_have_gradients_up_to_the_question_alone(world: Path) -> None:
-    _, specimens = opened(world, "tagger-one-way")
+def test_states_on_the_way_have_gradients_up_to_the_question_alone(tasks: Path) -> None:
+    _, specimens = opened(tasks, "tagger-one-way")
     one = specimens.precise().at(0)
     flow = follow_row(one, range(len(one)), states=True)
     assert flow.state_QT is not None
@@ -187,8 +180,8 @@ def _seen(one: Specimen, x_TE: Tensor) -> dict[str, Tensor]:
     return found
 
 
-def test_what_is_read_backwards_is_put_in_its_place(world: Path) -> None:
-    _, specimens = opened(world, "tagger")
+def test_what_is_read_backwards_is_put_in_its_place(tasks: Path) -> None:
+    _, specimens = opened(tasks, "tagger")
     one = specimens.precise().at(0)
     changed = one.x_TE.clone()
     changed[1] += 1
@@ -202,9 +195,9 @@ def test_what_is_read_backwards_is_put_in_its_place(world: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["tree", "tree-balanced"])
-def test_nodes_are_put_in_their_places(name: str, world: Path) -> None:
+def test_nodes_are_put_in_their_places(name: str, tasks: Path) -> None:
     """A leaf that changes moves what is above it, and nothing else."""
-    _, specimens = opened(world, name)
+    _, specimens = opened(tasks, name)
     one = specimens.precise().at(int(np.argmax([specimens.length(at) for at in range(len(specimens))])))
     leaf = next(at for at in range(len(one) - 1, -1, -1) if not one.pieces[at].startswith("("))
     changed = one.x_TE.clone()
@@ -221,8 +214,8 @@ def test_nodes_are_put_in_their_places(name: str, world: Path) -> None:
     assert moved.tolist() == above
 
 
-def test_cells_are_put_in_their_places(world: Path) -> None:
-    _, specimens = opened(world, "grids")
+def test_cells_are_put_in_their_places(tasks: Path) -> None:
+    _, specimens = opened(tasks, "grids")
     one = specimens.precise().at(0)
     down, across = one.signals["row"], one.signals["column"]
     middle = int(np.flatnonzero((down == 2) & (across == 1))[0])
@@ -240,8 +233,8 @@ def test_cells_are_put_in_their_places(world: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["classifier-transformer", "recursive-transformer"])
-def test_weights_of_a_row(name: str, world: Path) -> None:
-    _, specimens = opened(world, name)
+def test_weights_of_a_row(name: str, tasks: Path) -> None:
+    _, specimens = opened(tasks, name)
     one = specimens.at(0)
     seen = see_row(one)
     assert seen.weights
@@ -268,9 +261,9 @@ def test_a_head_is_described_by_what_it_does() -> None:
 # -------------------------------------------------------------------- acts
 
 
-def test_to_forget_is_to_begin_afresh(world: Path) -> None:
+def test_to_forget_is_to_begin_afresh(tasks: Path) -> None:
     """Words after the act are tagged as if the sentence began with them."""
-    _, specimens = opened(world, "tagger-one-way")
+    _, specimens = opened(tasks, "tagger-one-way")
     one = specimens.precise().at(0)
     assert one.machine is not None
     z_1TI = one.enter(one.x_TE[None])
@@ -285,9 +278,9 @@ def test_to_forget_is_to_begin_afresh(world: Path) -> None:
         assert cut.gap_Q.tolist() == list(range(1, len(one) - cut.at + 1))
 
 
-def test_a_state_from_the_same_moment_changes_nothing(world: Path) -> None:
+def test_a_state_from_the_same_moment_changes_nothing(tasks: Path) -> None:
     for name in ("classifier-one-way", "recursive", "direct", "recursive-transformer", "translator"):
-        _, specimens = opened(world, name)
+        _, specimens = opened(tasks, name)
         one = specimens.precise().at(0)
         assert one.machine is not None
         cut = row_cuts(one, one.machine)[0]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from task_runs import RUNS, opened, write_files
+from task_runs import RUNS, opened
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -23,16 +23,9 @@ from statewise.tasks.translation.specimens import TranslationSpecimens
 ENCODER_DECODERS = ["translator", "translator-one-vector", "translator-transformer"]
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tasks")
-    write_files(folder)
-    return folder
-
-
-def translator(world: Path, name: str) -> tuple[TranslationSpecimens, ConditionalMachine[Any], Any]:
+def translator(tasks: Path, name: str) -> tuple[TranslationSpecimens, ConditionalMachine[Any], Any]:
     """Its held-out pairs as rows, the model behind them, and the pairs as tokens."""
-    run, specimens = opened(world, name)
+    run, specimens = opened(tasks, name)
     assert isinstance(run, TranslationRun)
     rows = specimens.precise()
     assert isinstance(rows, TranslationSpecimens)
@@ -43,9 +36,9 @@ def translator(world: Path, name: str) -> tuple[TranslationSpecimens, Conditiona
 
 
 @pytest.mark.parametrize("name", ENCODER_DECODERS)
-def test_with_the_context_of_another_source_it_translates_that(name: str, world: Path) -> None:
+def test_with_the_context_of_another_source_it_translates_that(name: str, tasks: Path) -> None:
     """What a source leaves is the state before a target: swapped, the target costs what it does after the other."""
-    rows, model, held = translator(world, name)
+    rows, model, held = translator(tasks, name)
     one, other = rows.at(0), rows.at(1)
     assert one.machine is not None
     cut, theirs = row_cuts(one, one.machine)[0], row_cuts(other, one.machine)[0]
@@ -68,9 +61,9 @@ def test_with_the_context_of_another_source_it_translates_that(name: str, world:
 
 
 @pytest.mark.parametrize("name", ENCODER_DECODERS)
-def test_gradients_of_a_source_are_those_of_its_vectors(name: str, world: Path) -> None:
+def test_gradients_of_a_source_are_those_of_its_vectors(name: str, tasks: Path) -> None:
     """Against autograd through the whole model, at its own tables of vectors."""
-    rows, model, held = translator(world, name)
+    rows, model, held = translator(tasks, name)
     question, one = 1, rows.at(0)
     flow = follow_row(one, [question], states=True)
     source_S, target_T = torch.from_numpy(held.sources[0]), torch.from_numpy(held.targets[0])
@@ -90,9 +83,9 @@ def test_gradients_of_a_source_are_those_of_its_vectors(name: str, world: Path) 
 
 
 @pytest.mark.parametrize("name", [name for name in RUNS if name.startswith("translator-prompted")])
-def test_a_prompted_machine_costs_what_its_contract_says(name: str, world: Path) -> None:
+def test_a_prompted_machine_costs_what_its_contract_says(name: str, tasks: Path) -> None:
     """One pass over source and target together: the same nats as the two passes of training, and chances to match."""
-    run, specimens = opened(world, name)
+    run, specimens = opened(tasks, name)
     assert isinstance(run, TranslationRun)
     rows = specimens.precise()
     assert isinstance(rows, TranslationSpecimens)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from task_runs import opened, write_files
+from task_runs import opened
 from torch import Tensor, nn
 
 from statewise.core import Machine, lens, map_state
@@ -24,13 +24,6 @@ WAYS = {
     "classifier": {"state from the front", "state from the end"},
     "tagger-one-way": set(),  # its machine is asked itself
 }
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tasks")
-    write_files(folder)
-    return folder
 
 
 @contextmanager
@@ -63,8 +56,8 @@ def norm_by_hand(one: Specimen, name: str, question: int, moment: int) -> float:
 
 
 @pytest.mark.parametrize("name", [name for name, ways in WAYS.items() if ways])
-def test_a_state_on_the_way_weighs_what_a_change_of_it_would(name: str, world: Path) -> None:
-    one = opened(world, name)[1].precise().at(0)
+def test_a_state_on_the_way_weighs_what_a_change_of_it_would(name: str, tasks: Path) -> None:
+    one = opened(tasks, name)[1].precise().at(0)
     question = len(one.questions) // 2
     flow = follow_row(one, [question], states=True)
     assert set(flow.reader_QT) == WAYS[name] == {_way(one, reader) for reader in one.readers}
@@ -87,8 +80,8 @@ def _way(one: Specimen, reader: str) -> str:
 
 
 @pytest.mark.parametrize("name", list(WAYS))
-def test_to_go_step_by_step_changes_nothing_and_leaves_nothing_behind(name: str, world: Path) -> None:
-    one = opened(world, name)[1].precise().at(0)
+def test_to_go_step_by_step_changes_nothing_and_leaves_nothing_behind(name: str, tasks: Path) -> None:
+    one = opened(tasks, name)[1].precise().at(0)
     before_1Q = one.costs(one.x_TE[None])
     queries = range(len(one.questions))
     slow, fast = (follow_row(one, queries, states=states) for states in (True, False))
@@ -99,9 +92,9 @@ def test_to_go_step_by_step_changes_nothing_and_leaves_nothing_behind(name: str,
     assert all(not reader._forward_hooks for reader in one.readers.values())
 
 
-def test_maps_join_what_goes_on_with_the_row(world: Path) -> None:
+def test_maps_join_what_goes_on_with_the_row(tasks: Path) -> None:
     """The source's states from its front, then the target's: one map; those from its end have their own."""
-    specimens = opened(world, "translator")[1]
+    specimens = opened(tasks, "translator")[1]
     one = specimens.precise().at(0)
     flow = follow_row(one, range(len(one.questions)), states=True)
     drawn = {figure.name: figure for figure in row_drawings(one, flow, specimens.words)}
@@ -118,9 +111,9 @@ def test_maps_join_what_goes_on_with_the_row(world: Path) -> None:
     assert WAYS["translator"] < set(by_part([flow]))
 
 
-def test_each_direction_reaches_its_own_way(world: Path) -> None:
+def test_each_direction_reaches_its_own_way(tasks: Path) -> None:
     """What is read from the end has no say in what stands to its right, and is not said to reach there."""
-    specimens = opened(world, "tagger")[1].precise()
+    specimens = opened(tasks, "tagger")[1].precise()
     rows = [specimens.at(at) for at in range(3)]
     sides = by_part([follow_row(one, range(len(one.questions)), states=True) for one in rows])
     front, end = sides["state from the front"], sides["state from the end"]
@@ -136,9 +129,9 @@ def test_each_direction_reaches_its_own_way(world: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["tree", "tree-balanced"])
-def test_a_node_weighs_what_a_change_of_its_state_would(name: str, world: Path) -> None:
+def test_a_node_weighs_what_a_change_of_its_state_would(name: str, tasks: Path) -> None:
     """Node by node, as a lens has them composed; the flow itself goes by depth."""
-    one = max((opened(world, name)[1].precise().at(at) for at in range(6)), key=len)
+    one = max((opened(tasks, name)[1].precise().at(at) for at in range(6)), key=len)
     assert one.composed is not None
     composer, queries = one.composed.composer, range(min(len(one.questions), 3))
     flow = follow_row(one, queries, states=True)

@@ -1,0 +1,103 @@
+"""Several processes of one run without what they all take to start: forks of a process that has imported everything.
+
+Run as a script it is that process: a request a line (how many, the words, in JSON), an answer a line. Each rank gets
+what torchrun would set. Words begin with a script, or with `-m` and a module.
+"""
+
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+from test_parallel import free_port
+from tiny_run import environment
+
+_SECONDS = 120
+
+
+class Ranks:
+    """The forking process, which is started once."""
+
+    def __init__(self) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, __file__], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, world: int, *words: str) -> str:
+        """What the first rank printed; every one must end well."""
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps([world, *words]) + "\n")
+        self._server.stdin.flush()
+        ended = [(code, out) for code, out in json.loads(self._server.stdout.readline())]
+        assert [code for code, _ in ended] == [0] * world, ended
+        return str(ended[0][1])
+
+    def close(self) -> None:
+        self._server.communicate()
+
+
+def _serve(requests: IO[str], answers: IO[str]) -> None:
+    import torch
+    import torch.distributed.fsdp
+    import torch.distributed.tensor
+
+    import statewise.tasks
+
+    assert statewise.tasks
+    assert torch.distributed.fsdp
+    for request in requests:
+        world, *words = json.loads(request)
+        shared = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        with ExitStack() as stack:
+            outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(world)]
+            children = []
+            for rank, output in enumerate(outputs):
+                child = os.fork()
+                if child == 0:
+                    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), **shared)
+                    _run(words, output.fileno())
+                children.append(child)
+            ended = []
+            for child, output in zip(children, outputs, strict=True):
+                code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                output.seek(0)
+                ended.append((code, output.read().decode("utf-8", "replace")))
+        answers.write(json.dumps(ended) + "\n")
+        answers.flush()
+
+
+def _run(words: list[str], output: int) -> None:
+    """In a child, which never returns."""
+    code = 1
+    try:
+        signal.alarm(_SECONDS)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+        sys.argv = words[1:] if words[0] == "-m" else words
+        if words[0] == "-m":
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, str(Path(words[0]).parent))
+            runpy.run_path(words[0], run_name="__main__")
+        code = 0
+    except SystemExit as end:
+        code = int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    _serve(sys.stdin, sys.stdout)
