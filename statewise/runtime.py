@@ -234,6 +234,8 @@ def _without_library(table: Mapping[str, Any]) -> tuple[Callable[[str], list[int
     """A tokenizer of the kinds that we train; of characters newer than Python, words may be cut elsewhere."""
     model, rules, added = table["model"], table.get("normalizer") or {}, table.get("added_tokens", ())
     ids, special = model["vocab"], {token["id"] for token in added if token["special"]}
+    if not all(type(i) is int for i in ids.values()):
+        raise TypeError("ids of the tokenizer are not whole numbers")
     token_of, unknown = {i: token for token, i in ids.items()}, ids.get(model.get("unk_token"))
     odd = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback", "ignore_merges")
     known = len(special) == len(added) and not any(model.get(option) for option in odd)
@@ -803,6 +805,10 @@ class LanguageModel:
         self._sequence: Graph | None = None  # opened for the first prompt
         self.tokenizer = _Tokenizer(folder / "tokenizer.json", end_id=self.end_id)
         self._start, self._metadata = read_safetensors(folder / "start.safetensors")
+        numbers = [self.vocab, *self._never, *(size for size in (self.end_id, self.context) if size is not None)]
+        if not all(type(number) is int for number in numbers) or any(not 0 <= i < self.vocab for i in self._never):
+            raise TypeError(f"sizes and tokens are {numbers}")
+        self._continuation(self._start)
 
     def begin(self, prompt: str = "") -> Continuation:
         """Read a prompt as the start of a document."""
@@ -811,13 +817,20 @@ class LanguageModel:
     def _continuation(self, arrays: Mapping[str, Array]) -> Continuation:
         state = {name.removeprefix("state."): array for name, array in arrays.items() if name.startswith("state.")}
         token, position = int(arrays["token_B"][0]), int(arrays["position_B"][0])
-        return Continuation(state, token, position, arrays["seen_BV"][0], arrays["tail_BK"][0])
+        tail_K: Array = arrays["tail_BK"][0]
+        if not 0 <= token < self.vocab or not ((tail_K >= -1) & (tail_K < self.vocab)).all():
+            raise ValueError(f"a saved state holds tokens that are not in the vocabulary of {self.vocab}")
+        if not 0 <= position < STREAM:
+            raise ValueError(f"a saved state has position {position}, expected 0 or more")
+        return Continuation(state, token, position, arrays["seen_BV"][0], tail_K)
 
     def read(self, at: Continuation, text: str) -> Continuation:
         """Read more text from a continuation."""
         ids = self.tokenizer.encode(text)
         if not ids:
             return at
+        if not all(0 <= i < self.vocab for i in ids):
+            raise ValueError(f"the tokenizer's ids are outside the vocabulary of {self.vocab}; export the run again")
         if self._reverse:
             ids.reverse()
         _refuse_long(at.position + len(ids), self.context)
@@ -825,9 +838,12 @@ class LanguageModel:
             self._sequence = Graph(self._sequence_file, threads=self._threads)
         tokens_BT = np.array([[at.token, *ids[:-1]]], dtype=np.int64)
         found = self._sequence({"tokens": tokens_BT, **at.state})
-        return self._after(at, ids, {name: found[_AFTER + name] for name in at.state})
+        return self._after(at, ids, found)
 
-    def _after(self, at: Continuation, ids: Sequence[int], state: Arrays) -> Continuation:
+    def _after(self, at: Continuation, ids: Sequence[int], found: Arrays) -> Continuation:
+        if odd := [name for name in at.state if _AFTER + name not in found]:
+            raise ValueError(f"the graphs of {str(self.path)!r} have no state {odd[0]!r}; export the run again")
+        state = {name: found[_AFTER + name] for name in at.state}
         seen_V = at.seen_V.copy()
         seen_V[list(ids)] = True
         tail_K = np.concatenate([at.tail_K, np.array(ids, dtype=np.int64)])[-_TAIL:]
@@ -841,7 +857,7 @@ class LanguageModel:
         if self._never:
             logits_V[self._never] = -np.inf
         token = choose(logits_V, seen_V=at.seen_V, position=at.position, sampling=sampling)
-        return self._after(at, [token], {name: found[_AFTER + name] for name in at.state})
+        return self._after(at, [token], found)
 
     def stream(
         self,
@@ -899,10 +915,7 @@ class LanguageModel:
             found = arrays.get(name)
             if found is None or found.dtype != like.dtype or not _fits(found.shape, like.shape):
                 raise ValueError(f"{str(path)!r}: {name!r} is missing, or is not {like.dtype} of {list(like.shape)}")
-        at = self._continuation(arrays)
-        if not 0 <= at.token < self.vocab or not ((at.tail_K >= -1) & (at.tail_K < self.vocab)).all():
-            raise ValueError(f"{str(path)!r} holds tokens that are not in the vocabulary of {self.vocab}")
-        return at
+        return self._continuation(arrays)
 
 
 class Classifier:
@@ -1631,7 +1644,7 @@ def load(folder: str | Path, *, int8: bool = False, threads: int = 1) -> Any:
         raise ValueError(f"{str(folder)!r} has no int8 graphs; export the run again, with them")
     try:
         return _RUNS[about["task"]](folder, about, int8=int8, threads=threads)
-    except (KeyError, TypeError, AttributeError, OSError) as error:
+    except (LookupError, TypeError, AttributeError, OSError) as error:
         raise ValueError(f"{str(folder)!r} is not complete: {error}; export the run again") from None
 
 

@@ -17,7 +17,7 @@ def data(
     source: Annotated[
         list[str],
         typer.Argument(
-            metavar="SOURCE...",
+            metavar="SOURCE",
             help="Files (text, .jsonl, .parquet, .arrow; also .gz and .zst), folders, hub:NAME:SPLIT.",
         ),
     ],
@@ -51,6 +51,9 @@ def data(
     table: dict[str, Any] = {
         "data": {"text": source, "validation": validation or [], "tokenizer": tokenizer, "vocab": vocab}
     }
+    for setting in set_ or []:
+        if not setting.startswith("data."):
+            raise UserError(f"--set {setting}: not a setting of the text", fix="expected --set data.NAME=VALUE")
     spec = make_spec(table, set_ or [], source="the command")
     assert isinstance(spec, LanguageModelSpec)
     if "-" in (*spec.data.text, *spec.data.validation):
@@ -71,8 +74,7 @@ def data(
         return 0
     for name, part in parts.items():
         each = part.bytes / max(1, part.tokens)
-        tell(
-            f"{name}: {part.tokens:,} tokens in {len(part.shards):,} shards, of {part.bytes:,} bytes ({each:.2f} each)"
-        )
+        shards = "1 shard" if len(part.shards) == 1 else f"{len(part.shards):,} shards"
+        tell(f"{name}: {part.tokens:,} tokens in {shards}, of {part.bytes:,} bytes ({each:.2f} each)")
     tell(f"in {out}; try: statewise train lstm --data {out}")
     return 0

@@ -13,8 +13,6 @@ from statewise.cli.output import make_table, print_json, tell
 if TYPE_CHECKING:
     from statewise.inspection import Inspection
 
-_OF_A_RUN = ("run.toml", "checkpoints")
-
 
 def inspect(
     run: Annotated[
@@ -52,12 +50,13 @@ def inspect(
     from statewise.inspection import LENSES, letters_without_font, make_progress
     from statewise.inspection import inspect as look_at
     from statewise.specs import read_override
+    from statewise.tasks import is_run
 
     without_run = {item.name for item in LENSES if not item.needs_run}
     if run is None:
         _list(json_)
         return
-    if lens is None and run in without_run and not any((Path(run) / name).exists() for name in _OF_A_RUN):
+    if lens is None and run in without_run and not is_run(Path(run)):
         run, lens = None, run  # a lens that trains its own models; a folder of that name may be its earlier output
     settings: dict[str, Any] = dict(read_override(item) for item in set_ or ())
     settings |= {"against": against} if against is not None else {}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def lab(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[RUN]...", help="Trained folders. Default: the lineage that comes with the package."),
+        typer.Argument(metavar="RUN", help="Trained folders. Default: the lineage that comes with the package."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page.")] = Path("lab.html"),
     exact: Annotated[

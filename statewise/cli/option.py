@@ -41,14 +41,15 @@ def joined(data: list[str] | None, text: list[str] | None) -> list[str] | None:
 def open_run(path: Path, settings: Sequence[str] = (), *, device: str | None = None, mixer: str | None = None) -> "Run":
     """Open a run folder with other settings, report damaged parts, and suggest a folder where there is none."""
     from statewise.specs import UserError, nearest
-    from statewise.tasks import find_run, load, shipped_names
+    from statewise.tasks import find_run, is_run, load, shipped_names
 
     path = find_run(path)
     known = [str(file.parent) for file in sorted([*path.glob("*/run.toml"), *Path("runs").glob("*/run.toml")])]
     known = [*known[:10], *shipped_names()]
-    if not any((path / name).exists() for name in ("run.toml", "checkpoints")):
+    if not is_run(path):
         wrong = "is not a run folder" if path.is_dir() else "is not a folder"
-        raise UserError(f"{str(path)!r} {wrong}", fix=nearest(str(path), dict.fromkeys(known)))
+        foreign = f"if it is Hugging Face's: statewise import {path}; " if (path / "config.json").is_file() else ""
+        raise UserError(f"{str(path)!r} {wrong}", fix=foreign + nearest(str(path), dict.fromkeys(known)))
     opened = load(path, device=device or "auto", mixer=mixer)
     for line in opened.skipped:
         tell(f"skipped a damaged part, {line}", error=True)

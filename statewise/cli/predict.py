@@ -13,7 +13,7 @@ from statewise.cli.output import put
 def predict(
     run: RunFolder,
     file: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Rows to predict, in the format of the training data.")
+        list[str], typer.Argument(metavar="FILE", help="Rows to predict, in the format of the training data.")
     ],
     out: Annotated[Path | None, option("--out -o FILE", "A file to write. Default: standard output.")] = None,
     device: Device = None,

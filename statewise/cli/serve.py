@@ -20,7 +20,7 @@ _KEY = "STATEWISE_KEY"
 def serve(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[RUN...]", help="Trained folders. Default: the runs that come with the package."),
+        typer.Argument(metavar="RUN", help="Trained folders. Default: the runs that come with the package."),
     ] = None,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Another than loopback needs a key.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="N", help="0: a free one.")] = 8000,

@@ -269,7 +269,7 @@ def changed_story(
     everything = [name for names in known.values() for name in names]
     for name in only:
         if name not in everything:
-            raise UserError(f"{option('only', name)}: the study has no such entry", fix=nearest(name, everything))
+            raise UserError(f"{option('only', name)}: the study has no such entry", fix=nearest(name, set(everything)))
     kept = [chapter for chapter in story.chapters if not only or set(only) & set(known[chapter.name])]
     homes = {chapter.name: known[chapter.name] for chapter in kept}
     chapters = []

@@ -57,7 +57,7 @@ class _Windows:
             raise UserError(
                 f"no series is long enough for a context of {context} and a horizon of {horizon}: the longest, "
                 f"{longest.series.id!r}{origin}, has {longest.end - longest.begin} rows here",
-                fix="shorten the context or the horizon, or give this part more rows",
+                fix=f"shorten them: {setting({'forecast.context': 'N', 'forecast.horizon': 'N'})}; or give more rows",
             )
         self._borders = np.concatenate([[0], np.cumsum(count_S)])
         # One copy of each series, even with several spans.

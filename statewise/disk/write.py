@@ -105,8 +105,10 @@ def is_plain(path: Path) -> bool:
 
 
 def _refuse_special(path: Path) -> None:
-    """A device or a pipe would be replaced by a file."""
-    if path.exists() and not path.is_symlink() and not path.is_file() and not path.is_dir():
+    """A device or a pipe would be replaced by a file, and no file can stand at the place of a folder."""
+    if path.is_dir() and not path.is_symlink():
+        raise UserError(f"{str(path)!r} is a folder, expected a file", fix="name a file")
+    if path.exists() and not path.is_symlink() and not path.is_file():
         raise _not_plain(path)
 
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from itertools import count
 from typing import Protocol, TypeVar
 
+from statewise.display.number import size
 from statewise.display.terminal import make_console
 
 _SECONDS_BETWEEN_LINES = 10.0  # where nothing can be redrawn
@@ -156,8 +157,8 @@ class _Amounts:
         if what != self._what:
             self._what, self._began, self._first = what, now, done
         speed = (done - self._first) / max(now - self._began, 1e-9)
-        left = f", about {time_left((total - done) / speed)}" if speed else ""
-        line = f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB, {speed / 1e6:.3g} MB/s{left}"
+        rate = f", {size(speed)}/s, about {time_left((total - done) / speed)}" if speed else ""
+        line = f"{what}: {size(done)} of {size(total)}{rate}"
         if not self._status.redraws:
             if self._status.line_is_due():
                 self._status.say(line)

@@ -30,7 +30,7 @@ from statewise.specs import (
     parse_spec,
     read_small,
 )
-from statewise.tasks import Run, load, refuse_used
+from statewise.tasks import Run, is_run, load, refuse_used
 from statewise.training import model_tensors, write_files
 
 _LARGEST_CONFIG = 1 << 20
@@ -59,8 +59,10 @@ def from_pretrained(folder: str | Path, *, out: str | Path | None = None, device
             f"{str(folder)!r} is not a folder",
             fix="name a folder with config.json, *.safetensors and tokenizer.json; `hf download NAME` gets one",
         )
+    if is_run(source):
+        raise UserError(f"{str(folder)!r} is a run already", fix="use it as it is, for example: statewise generate RUN")
     target = Path("runs") / source.resolve().name if out is None else Path(out)
-    refuse_used(target)
+    refuse_used(target, resumes=False)
     tokenizer = _tokenizer(source)
     with ExitStack() as held:
         tensors = _Tensors(source, held)

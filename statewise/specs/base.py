@@ -1,5 +1,6 @@
 """What every spec shares: frozen, closed to unknown keys, finite numbers of bounded size only."""
 
+import threading
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator
@@ -20,6 +21,7 @@ _LARGEST = {
 _LARGEST_INT = 2**40
 _LARGEST_FLOAT = 1e30
 _LONGEST_TEXT = 4096
+_BUILDING = threading.RLock()
 
 
 class Finer(NamedTuple):
@@ -42,7 +44,14 @@ class Spec(BaseModel):
         "encoding",
     )  # of a CSV, TSV or JSONL
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+    # A command needs the specs of one task: those of the others are never built.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, defer_build=True)
+
+    @classmethod
+    def model_rebuild(cls, **options: Any) -> bool | None:
+        """Build on first use, in one thread at a time: Pydantic itself does that only from 2.14 on."""
+        with _BUILDING:
+            return super().model_rebuild(**options)
 
     @field_validator("*")
     @classmethod

@@ -1,9 +1,10 @@
 """From a table to the spec of a run, and the only way to override it: `path=value`."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, get_args
+from functools import partial
+from typing import Any, cast, get_args
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from statewise.specs.classification import ClassificationSpec
@@ -23,7 +24,6 @@ AnyRunSpec = LanguageModelSpec | ClassificationSpec | TranslationSpec | TaggingS
 TASKS: tuple[str, ...] = tuple(spec.model_fields["task"].default for spec in get_args(AnyRunSpec))
 _DEFAULT = "language_model"
 
-_adapter: TypeAdapter[AnyRunSpec] = TypeAdapter(Annotated[AnyRunSpec, Field(discriminator="task")])
 _DEEPEST = 8  # tables inside each other
 # Tagged unions put the tag into the location of an error; people never wrote it there.
 _TAGGED = ("model", "encoder", "decoder", "truncation", "objective", "forcing")
@@ -34,12 +34,15 @@ def parse_spec(table: Mapping[str, Any], *, source: str = "the recipe", mixers: 
 
     `mixers`: the user's own classes, for tables with `kind = "custom"`.
     """
-    table = _copy(table)
+    table = {"task": _DEFAULT, **_copy(table)}
     classes = name_classes(table, mixers, source=source)
+    if (task := table["task"]) not in TASKS:
+        raise UserError(f"{source} is not valid:\n  task: {task!r} is not known; {nearest(str(task), TASKS)}")
+    spec = _spec_of(task)
     try:
-        return _adapter.validate_python({"task": _DEFAULT, **table}, context=classes)
+        return cast(AnyRunSpec, spec.model_validate(table, context=classes))
     except ValidationError as error:
-        raise UserError(f"{source} is not valid:\n{complaints(error, _explain)}") from None
+        raise UserError(f"{source} is not valid:\n{complaints(error, partial(_explain, spec))}") from None
 
 
 def make_spec(
@@ -180,11 +183,8 @@ def _value(text: str) -> Any:
         return text
 
 
-def _explain(detail: ErrorDetails) -> str:
-    task, *location = [str(part) for part in detail["loc"]] or [""]
-    if detail["type"] == "union_tag_invalid" and not location:  # the task itself
-        return f"  task: {detail['ctx']['tag']!r} is not known; {nearest(str(detail['ctx']['tag']), TASKS)}"
-    spec = _spec_of(task)
+def _explain(spec: type[RunSpec], detail: ErrorDetails) -> str:
+    location = [str(part) for part in detail["loc"]]
     tags = _tags(spec)
     parts = [part for before, part in zip(["", *location], location) if before not in _TAGGED or part not in tags]
     path = ".".join(parts) or "(top level)"

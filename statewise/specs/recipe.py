@@ -62,8 +62,8 @@ def _named(name: str) -> dict[str, Any]:
     known = nearest(name, {*KINDS, *recipe_names(), *published_names()})
     if path.is_dir():
         raise UserError(
-            f"{name!r} is a folder, not a recipe",
-            fix=f"to continue a run: {option('resume', True)} {option('out', name)}; {known}",
+            f"{name!r} is a folder, neither a run nor a recipe",
+            fix=f"to train on its files: {option('data', name)}; {known}",
         )
     raise UserError(f"{name!r} is neither a recipe file, a shipped recipe, nor a model", fix=known)
 

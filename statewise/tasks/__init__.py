@@ -14,6 +14,7 @@ from statewise.tasks.exposure import exposure_figures as exposure_figures
 from statewise.tasks.exposure import exposure_report as exposure_report
 from statewise.tasks.folder import NEEDS as NEEDS
 from statewise.tasks.folder import find_run as find_run
+from statewise.tasks.folder import is_run as is_run
 from statewise.tasks.folder import read_spec as read_spec
 from statewise.tasks.folder import shipped_names as shipped_names
 from statewise.tasks.job import Job as Job

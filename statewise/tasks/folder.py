@@ -27,11 +27,15 @@ def shipped_names() -> list[str]:
     return sorted(path.parent.name for path in _SHIPPED.glob("*/run.toml"))
 
 
+def is_run(path: Path) -> bool:
+    """Whether a folder holds a run, or was meant to."""
+    return (path / "run.toml").exists() or (path / "checkpoints").exists()
+
+
 def find_run(run: str | Path) -> Path:
     """The folder of a run: `run` itself, or the shipped run of that name where no run is there."""
     path = Path(run)
-    here = any((path / name).exists() for name in ("run.toml", "checkpoints"))
-    return _SHIPPED / path.name if not here and str(run) in shipped_names() else path
+    return _SHIPPED / path.name if not is_run(path) and str(run) in shipped_names() else path
 
 
 def is_shipped(folder: Path) -> bool:

@@ -30,7 +30,7 @@ from statewise.specs import (
 from statewise.tasks.dispatch import Trained, open_job
 from statewise.tasks.environment import compare_threads, data_sha256, refuse_other_data, restarted, write_environment
 from statewise.tasks.fine_tuning import fine_tuning, first_model
-from statewise.tasks.folder import NEEDS, read_spec
+from statewise.tasks.folder import NEEDS, is_run, read_spec
 from statewise.tasks.job import Job, Opening
 from statewise.tasks.language_model import LanguageModelJob
 from statewise.training import (
@@ -290,16 +290,16 @@ def _remove_empty(folders: Sequence[Path]) -> None:
             folder.rmdir()
 
 
-def refuse_used(path: Path) -> None:
-    """A new run needs a folder of its own."""
+def refuse_used(path: Path, *, resumes: bool = True) -> None:
+    """A new run needs a folder of its own. `resumes`: what it is made by can continue one."""
     if path.exists() and not path.is_dir():
         raise UserError(f"{str(path)!r} is a file", fix=_ANOTHER)
     if not path.is_dir() or never_trained(path) or not any(path.iterdir()):
         return
-    if (path / "run.toml").exists() or (path / "checkpoints").exists():
+    if is_run(path):
+        go_on = f"add {option('resume', True)} to continue it, or " if resumes else ""
         raise UserError(
-            f"{str(path)!r} already holds a run",
-            fix=f"add {option('resume', True)} to continue it, or choose another folder: {option('out', 'DIR')}",
+            f"{str(path)!r} already holds a run", fix=f"{go_on}choose another folder: {option('out', 'DIR')}"
         )
     raise UserError(f"{str(path)!r} is a folder with other files in it", fix=_ANOTHER)
 

@@ -113,6 +113,7 @@ def test_mistakes(words: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys
         ("ngram --characters 20000 --order 2 --nltk 5000", 1e-3),
         ("growth --longest 256 --steps 1 --width 16", None),
         pytest.param("dependencies --add scikit-learn", None, marks=pytest.mark.slow),
+        pytest.param("start --starts 1", None, marks=pytest.mark.slow),
     ],
 )
 def test_numbers_are_written_and_both_sides_agree(

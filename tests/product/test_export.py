@@ -147,6 +147,14 @@ def test_a_state_of_other_weights_is_refused(exported: Path, tmp_path: Path) -> 
     runtime.write_safetensors(tmp_path / "other", arrays, {**metadata, "weights": "0"})
     with pytest.raises(ValueError, match="of another weights"):
         run.load_state(tmp_path / "other")
+    for part, value, complaint in (
+        ("position_B", [-1], "has position -1, expected 0 or more"),
+        ("token_B", [5000], "tokens that are not in the vocabulary"),
+        ("tail_BK", [[5000] * 8], "tokens that are not in the vocabulary"),
+    ):
+        runtime.write_safetensors(tmp_path / "odd", {**arrays, part: np.array(value)}, metadata)
+        with pytest.raises(ValueError, match=complaint):
+            run.load_state(tmp_path / "odd")
     (tmp_path / "no").write_text("nothing")
     with pytest.raises(ValueError, match="is not a saved state"):
         run.load_state(tmp_path / "no")
@@ -248,10 +256,36 @@ def replaced(**facts: Any) -> Callable[[Path], object]:
     return change
 
 
+def setting(**facts: Any) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        about = json.loads((folder / "export.json").read_text())
+        replaced(settings={**about["settings"], **facts})(folder)
+
+    return change
+
+
+def other_state(folder: Path) -> None:
+    """Of another graph: one part has another name."""
+    arrays, metadata = runtime.read_safetensors(folder / "start.safetensors")
+    arrays["state.odd"] = arrays.pop(next(name for name in arrays if name.startswith("state.")))
+    runtime.write_safetensors(folder / "start.safetensors", arrays, metadata)
+
+
+def other_ids(folder: Path) -> None:
+    """Each token has an id outside the vocabulary."""
+    table = json.loads((folder / "tokenizer.json").read_text())
+    table["model"]["vocab"] = {token: i + 5000 for token, i in table["model"]["vocab"].items()}
+    (folder / "tokenizer.json").write_text(json.dumps(table))
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
         (lambda folder: (folder / "step.onnx").unlink(), "there is no graph"),
+        (setting(never=[5000]), r"is not complete: sizes and tokens are \[.*5000"),
+        (setting(context="long"), "is not complete: sizes and tokens are"),
+        (other_state, "have no state 'odd'|cannot be computed"),
+        (other_ids, "outside the vocabulary|is damaged"),
         (lambda folder: (folder / "tokenizer.json").unlink(), "is not complete"),
         (lambda folder: (folder / "start.safetensors").unlink(), "is not complete"),
         (cut("step.onnx"), r"step.onnx' (cannot be opened|is damaged)"),

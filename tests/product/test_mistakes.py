@@ -72,7 +72,7 @@ MISTAKES = [
     ("train scalar.toml", "model = 3", "table"),
     ("train latin.toml", "'latin.toml'", "UTF-8", "correct the file"),
     ("train binary.toml", "'binary.toml'", "not valid TOML", "correct the file"),
-    ("train folder", "'folder'", "is a folder", "--resume --out folder", "elman, "),
+    ("train folder", "'folder'", "is a folder", "to train on its files: --data folder", "elman, "),
     ("train text.txt", "'text.txt'", "statewise train lstm --data text.txt"),
     # settings
     ("train lstm --set train.lr", "'train.lr'", "path=value"),
@@ -200,7 +200,7 @@ MISTAKES = [
     ("train forecasting --data series.csv --set data.targets=sales", "have the same time", "--set data.id=COLUMN"),
     # predict
     ("predict", "'RUN'", "try: statewise predict --help"),
-    ("predict runs/classifier", "FILE", "try: statewise predict --help"),
+    ("predict runs/classifier", "'FILE'", "try: statewise predict --help"),
     ("evaluate runs/classifier --data rows.tsv --exposure", "never reads its own output", "recursive forecasts"),
     ("evaluate runs/classifier --folds 2", "has no forecasts", "leave out --folds"),
     ("evaluate runs/classifier --stationarity", "no order in time", "--stationarity"),
@@ -254,6 +254,33 @@ MISTAKES = [
     ("verify runs/lstm --all", "'runs/lstm'", "leave one of them out"),
     ("verify folder", "'folder'", "not a run folder"),
     ("verify runs/damaged", "'runs/damaged'", "was changed after"),
+    # compare
+    ("compare linage", "'linage'", "did you mean 'lineage'?"),
+    ("compare --only lsmt", "--only lsmt", "did you mean 'lstm'? valid: elman, gated_delta, gru, lstm, markov-1"),
+    # lab and serve
+    ("lab nowhere", "'nowhere'", "runs/lstm"),
+    ("lab --out folder", "'folder'", "is a folder, expected a file"),
+    ("lab --out .", "'.'", "is a folder, expected a file"),
+    ("lab --exact", "float16 weights", "leave out --exact"),
+    ("lab --runtime ort:folder", "name a run, or leave out --runtime"),
+    ("lab --live", "a live page needs a run", "statewise lab RUN --live"),
+    # export and import
+    ("export runs/lstm --to onx", "'onx' is not one of 'onnx', 'pt2', 'hf', 'gguf'; given: 'onx'"),
+    ("export runs/lstm --to hf --out folder", "'folder'", "choose another folder"),
+    ("export runs/classifier --to hf", "no layout in other libraries", "export a language model"),
+    ("import nowhere", "'nowhere' is not a folder", "config.json"),
+    ("import runs/lstm", "'runs/lstm' is a run already", "statewise generate"),
+    ("import other --out runs/lstm", "'runs/lstm' already holds a run\nchoose another folder: --out DIR"),
+    ("generate other", "'other' is not a run folder", "statewise import other"),
+    # data
+    ("data bild text.txt", "'bild' is not one of 'build'", "try: statewise data --help"),
+    ("data build text.txt", "--out", "try: statewise data --help"),
+    ("data build txet.txt --out t", "'txet.txt'", "did you mean 'text.txt'?"),
+    ("data build text.txt --out folder", "'folder'", "name an empty folder: --out FOLDER"),
+    ("data build text.txt --out t --tokenizer bpee", "'bpee'", "did you mean 'bpe'?"),
+    ("data build text.txt --out t --set model.width=3", "model.width=3", "--set data.NAME=VALUE"),
+    # book
+    ("book chek 1.1", "'chek' is not one of 'check'", "try: statewise book --help"),
 ]
 
 
@@ -299,6 +326,8 @@ def museum(world: Path) -> Path:
             str(world / "runs/classifier"),
         )
         assert said.code == 0, said.err
+    (world / "other").mkdir(exist_ok=True)
+    (world / "other/config.json").write_text("{}")
     (world / "empty").mkdir(exist_ok=True)
     (world / "folder").mkdir(exist_ok=True)
     (world / "folder" / "notes.txt").write_text("x")
