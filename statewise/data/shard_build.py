@@ -96,6 +96,7 @@ def build_shards(
     with locked(folder):
         _refuse_others(folder, key)
         if is_sharded(folder):
+            (folder / _JOURNAL).unlink(missing_ok=True)  # a kill may have come just before
             return open_shards(folder)
         for leftover in folder.glob(f"{TEMPORARY}*") if (folder / _TOKENIZER).exists() else ():  # of a killed build
             leftover.unlink(missing_ok=True)
@@ -151,7 +152,9 @@ def _begun(sources: Sources, folder: Path, key: str, progress: Progress | None) 
         total = sources.text.size if sources.held else measured(sources, progress).bytes
         made_of = prepared(sources, total, progress)
         made_of.tokenizer.save(folder / _TOKENIZER)
-        return _Journal(key=key, total=total), made_of
+        journal = _Journal(key=key, total=total)
+        journal.save(folder)  # before the first shard, which would be a foreign file without it
+        return journal, made_of
     if journal.key != key:
         raise UserError(
             f"{str(folder)!r} holds an unfinished build of another text, or with other settings",

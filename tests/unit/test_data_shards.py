@@ -108,6 +108,26 @@ def test_an_interrupted_build_goes_on(calls: int, path: Path, built: Path, tmp_p
     assert len(whole) >= len(kept) - 1
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "unfinished.json", "train-00000.tokens", "index.json"])
+def test_a_build_that_ends_after_any_file_goes_on(
+    name: str, path: Path, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between this file and the next, which may be the journal that knows of it."""
+    replace = os.replace
+
+    def last(source: Path, target: Path) -> None:
+        replace(source, target)
+        if Path(target).name == name:
+            raise Interrupted
+
+    monkeypatch.setattr("os.replace", last)
+    with pytest.raises(Interrupted):
+        build_shards(DataSpec(text=str(path)), tmp_path / "other", shard_tokens=SHARD)
+    monkeypatch.setattr("os.replace", replace)
+    build_shards(DataSpec(text=str(path)), tmp_path / "other", shard_tokens=SHARD)
+    assert files(tmp_path / "other") == files(built)
+
+
 @pytest.fixture
 def interrupted(path: Path, tmp_path: Path) -> Path:
     """A build that stopped after some shards."""
