@@ -84,6 +84,7 @@ from statewise.data.series_window import SeriesBatch as SeriesBatch
 from statewise.data.series_window import SeriesRows as SeriesRows
 from statewise.data.series_window import SeriesWindows as SeriesWindows
 from statewise.data.series_window import series_rows as series_rows
+from statewise.data.shard_build import as_built as as_built
 from statewise.data.shard_build import build_shards as build_shards
 from statewise.data.shards import SHARD_TOKENS as SHARD_TOKENS
 from statewise.data.shards import ShardedTokens as ShardedTokens

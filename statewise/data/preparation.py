@@ -15,7 +15,7 @@ from statewise.data.token_stream import Progress
 from statewise.data.tokenizer import Tokenizer
 from statewise.specs import TOKENIZERS, DataSpec, UserError, nearest
 
-_VERSION = 1
+_VERSION = 2  # of what is cached: 1 had each part in one file
 
 
 class Sources(NamedTuple):

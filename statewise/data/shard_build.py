@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from statewise.data.preparation import Prepared, Sources, measured, open_sources, prepared
 from statewise.data.shards import (
     INDEX,
+    REBUILD,
     SHARD_TOKENS,
     Folder,
     Index,
@@ -36,6 +37,7 @@ _TOKENIZER = "tokenizer.json"
 _LARGEST_JOURNAL = 1 << 26
 _CHUNK = 1 << 20
 _NOT_TOKENS = {"order", "evaluate_state", "begin"}  # what was built and what is trained may differ in these
+_READS_ALIKE = ("separator", "text_column", "direction")  # how a text is read
 
 
 class Written(BaseModel):
@@ -96,6 +98,7 @@ def build_shards(
     with locked(folder):
         _refuse_others(folder, key)
         if is_sharded(folder):
+            (folder / _JOURNAL).unlink(missing_ok=True)  # a kill may have come just before
             return open_shards(folder)
         for leftover in folder.glob(f"{TEMPORARY}*") if (folder / _TOKENIZER).exists() else ():  # of a killed build
             leftover.unlink(missing_ok=True)
@@ -151,7 +154,9 @@ def _begun(sources: Sources, folder: Path, key: str, progress: Progress | None) 
         total = sources.text.size if sources.held else measured(sources, progress).bytes
         made_of = prepared(sources, total, progress)
         made_of.tokenizer.save(folder / _TOKENIZER)
-        return _Journal(key=key, total=total), made_of
+        journal = _Journal(key=key, total=total)
+        journal.save(folder)  # before the first shard, which would be a foreign file without it
+        return journal, made_of
     if journal.key != key:
         raise UserError(
             f"{str(folder)!r} holds an unfinished build of another text, or with other settings",
@@ -234,6 +239,23 @@ def checked_folder(spec: DataSpec, tokenizer: Tokenizer | None) -> tuple[Path, F
                 fix=f"leave it out, or build another folder with {setting(f'data.{name}', value)}",
             )
     return folder, shards, kept
+
+
+def as_built(spec: DataSpec) -> DataSpec:
+    """With the settings of the folder of shards that `spec` names, if it does: other texts are to be read like its own.
+
+    Those that `spec` sets itself stay, for `checked_folder` to compare.
+    """
+    if len(spec.text) != 1 or not is_sharded(folder := Path(spec.text[0])):
+        return spec
+    made = read_index(folder).made
+    fields = type(spec).model_fields
+    left_out = [name for name in _READS_ALIKE if name in made and getattr(spec, name) == fields[name].default]
+    try:
+        return type(spec).model_validate({**spec.model_dump(), **{name: made[name] for name in left_out}})
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise UserError(f"{str(folder / INDEX)!r} is no index of tokens: {reason}", fix=REBUILD) from None
 
 
 class _Writer:

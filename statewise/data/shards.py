@@ -28,7 +28,7 @@ _SMALLEST = 3  # tokens of a part: one beside the two ends
 _MOST = 1 << 50  # tokens of a part, and bytes of its text
 _LARGEST_INDEX = 1 << 26  # bytes: enough for a million shards
 _MOST_MAPPED = 256  # shards at a time; each takes a file handle
-_REBUILD = "copy the folder again, or build it again: statewise data build"
+REBUILD = "copy the folder again, or build it again: statewise data build"
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 PartName = Literal["train", "validation"]
@@ -102,9 +102,9 @@ def read_index(folder: Path) -> Index:
     except ValidationError as error:
         first = error.errors()[0]
         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise UserError(f"{str(path)!r} is no index of tokens: {reason}", fix=_REBUILD) from None
+        raise UserError(f"{str(path)!r} is no index of tokens: {reason}", fix=REBUILD) from None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{str(path)!r} is damaged: {error}", fix=_REBUILD) from None
+        raise UserError(f"{str(path)!r} is damaged: {error}", fix=REBUILD) from None
     return index
 
 
@@ -156,7 +156,7 @@ class ShardedTokens:
         counts_V = np.fromfile(path, "<i8").astype(np.int64)
         within = int(counts_V.min()) >= 0 and int(counts_V.max()) < len(self)
         if not within or int(counts_V.sum()) != len(self) - 1:
-            raise UserError(f"{str(path)!r} is not how often tokens occur: {len(self) - 1:,} in all", fix=_REBUILD)
+            raise UserError(f"{str(path)!r} is not how often tokens occur: {len(self) - 1:,} in all", fix=REBUILD)
         return counts_V
 
     def release(self) -> None:
@@ -186,7 +186,7 @@ class ShardedTokens:
         try:
             self._mapped[number] = np.memmap(path, self.dtype, mode="r")
         except OSError as error:
-            raise UserError(f"{str(path)!r} cannot be read: {error.strerror or error}", fix=_REBUILD) from None
+            raise UserError(f"{str(path)!r} cannot be read: {error.strerror or error}", fix=REBUILD) from None
         if len(self._mapped) > _MOST_MAPPED:
             self._mapped.popitem(last=False)
         return self._mapped[number]
@@ -199,9 +199,9 @@ class ShardedTokens:
         try:
             there = path.stat().st_size
         except OSError:
-            raise UserError(f"{str(path)!r} is missing: the index lists it", fix=_REBUILD) from None
+            raise UserError(f"{str(path)!r} is missing: the index lists it", fix=REBUILD) from None
         if there != size:
-            raise UserError(f"{str(path)!r} has {there:,} bytes, and the index says {size:,}", fix=_REBUILD)
+            raise UserError(f"{str(path)!r} has {there:,} bytes, and the index says {size:,}", fix=REBUILD)
 
 
 Tokens: TypeAlias = NDArray[np.unsignedinteger] | ShardedTokens
@@ -225,9 +225,9 @@ def _refuse_other(path: Path, sha256: str, *, size: int) -> None:
     try:
         there = path.stat().st_size
     except OSError:
-        raise UserError(f"{str(path)!r} is missing: the index lists it", fix=_REBUILD) from None
+        raise UserError(f"{str(path)!r} is missing: the index lists it", fix=REBUILD) from None
     if there != size or file_sha256(path) != sha256:
-        raise UserError(f"{str(path)!r} is damaged: its sha256 is not the index's", fix=_REBUILD)
+        raise UserError(f"{str(path)!r} is damaged: its sha256 is not the index's", fix=REBUILD)
 
 
 @dataclass(frozen=True)

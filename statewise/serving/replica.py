@@ -88,7 +88,9 @@ class Replica:
         return await self._engine.predict(model, given, owner=owner)
 
     def _receive(self, number: int, event: Event) -> None:
-        job = self._running[number]
+        job = self._running.get(number)
+        if job is None:  # cancelled while this was on its way
+            return
         saved = None
         if event.finish is not None:
             del self._running[number]

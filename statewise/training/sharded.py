@@ -12,7 +12,7 @@ over nodes (hybrid sharding): gathering then never leaves a node.
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -24,9 +24,6 @@ from statewise.training.device import memory_of, training_bytes
 from statewise.training.parallel import Parallel, rows_of_part
 from statewise.training.task import Task, Window
 from statewise.training.update import Whole
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 

@@ -146,8 +146,9 @@ def test_by_the_clock_both_end_at_one_step(text: Path, script: Path, tmp_path: P
     assert [code for code, _ in two(script, *argv)] == [0, 0]
     checkpoint, _ = newest_verified(out)
     assert checkpoint is not None
-    assert checkpoint.progress["seconds"] == pytest.approx(1.5, rel=0.1)
-    assert checkpoint.step > 1
+    records = [json.loads(line) for line in (out / "timing.jsonl").read_text().splitlines()]
+    *_, before, last = [record["seconds"] for record in records if "seconds" in record]
+    assert before < 1.5 <= last == checkpoint.progress["seconds"]  # however long a step takes
 
 
 @pytest.mark.slow

@@ -1,7 +1,10 @@
 """From what a spec names to two token streams, in memory or in a cache that is never trusted blindly."""
 
+import hashlib
 import io
+import json
 import os
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -13,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statewise.data import Corpus, Tokenizer, encode_files, open_corpus
+from statewise.data.cache import _seal
 from statewise.data.shards import ShardedTokens
-from statewise.data.text import Piece
+from statewise.data.source import open_source
+from statewise.data.text import PIECE, Piece
 from statewise.data.token_stream import token_stream
 from statewise.specs import DataSpec, UserError
 
@@ -280,6 +285,18 @@ class TestCache:
             open_corpus(self.spec.model_copy(update=change), cache=self.cache)
         open_corpus(self.spec, cache=self.cache, tokenizer=Tokenizer.train("byte", []))
         assert len(os.listdir(self.cache)) == 7
+
+    def test_an_entry_of_an_older_format_is_not_taken(self) -> None:
+        """Its key was the same but for its number, and its files are as they were written."""
+        shutil.rmtree(self.entry)
+        key = [[1, PIECE, ["char", None], 0.1, None, "forward"], [open_source([str(self.path)]).fingerprint(), None]]
+        older = self.cache / hashlib.sha256(json.dumps(key).encode()).hexdigest()
+        older.mkdir()
+        (older / "train").write_bytes(b"\1\0\2\0")
+        _seal(older, {"sha256": "", "counts": {"train": [2, 0]}})
+        corpus, again = self.opened()
+        assert again
+        assert same(corpus, self.first)
 
     def test_many_at_once_agree(self) -> None:
         (self.entry / "train-00000.tokens").unlink()

@@ -78,6 +78,23 @@ def test_a_run_on_the_folder_has_the_weights_of_one_on_the_text(path: Path, buil
     assert resumed.outcome.step == 6
 
 
+def test_a_run_on_the_folder_reads_other_texts_as_the_folder_was_made(path: Path, tmp_path: Path) -> None:
+    import statewise as sw
+
+    made = {"direction": "reverse", "separator": "9\n"}
+    build_shards(DataSpec.model_validate({"text": str(path), **made}), tmp_path / "built", shard_tokens=SHARD)
+    settings = {"model.width": 8, "train.steps": 4, "train.batch": 4, "train.window": 16, "train.evaluate_every": 2}
+    of_text = sw.train(
+        "gru", data=path, out=tmp_path / "of-text", settings=settings | {f"data.{name}": made[name] for name in made}
+    )
+    of_folder = sw.train("gru", data=tmp_path / "built", out=tmp_path / "of-folder", settings=settings)
+    assert of_folder.outcome.weights_sha256 == of_text.outcome.weights_sha256
+    runs = [trained.load() for trained in (of_text, of_folder)]
+    assert {(run.spec.data.direction, run.spec.data.separator) for run in runs} == {("reverse", "9\n")}
+    assert runs[0].evaluate(data=path) == runs[1].evaluate(data=path)
+    assert runs[0].generate("cat", tokens=8) == runs[1].generate("cat", tokens=8)
+
+
 @pytest.mark.slow
 def test_several_processes_write_the_same_folder(path: Path, built: Path, tmp_path: Path) -> None:
     build_shards(DataSpec(text=str(path)), tmp_path / "other", shard_tokens=SHARD, workers=2)
@@ -106,6 +123,26 @@ def test_an_interrupted_build_goes_on(calls: int, path: Path, built: Path, tmp_p
     assert "reading" not in heard or not kept
     whole = [name for name in kept if (out / name).stat().st_mtime_ns == kept[name]]
     assert len(whole) >= len(kept) - 1
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "unfinished.json", "train-00000.tokens", "index.json"])
+def test_a_build_that_ends_after_any_file_goes_on(
+    name: str, path: Path, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between this file and the next, which may be the journal that knows of it."""
+    replace = os.replace
+
+    def last(source: Path, target: Path) -> None:
+        replace(source, target)
+        if Path(target).name == name:
+            raise Interrupted
+
+    monkeypatch.setattr("os.replace", last)
+    with pytest.raises(Interrupted):
+        build_shards(DataSpec(text=str(path)), tmp_path / "other", shard_tokens=SHARD)
+    monkeypatch.setattr("os.replace", replace)
+    build_shards(DataSpec(text=str(path)), tmp_path / "other", shard_tokens=SHARD)
+    assert files(tmp_path / "other") == files(built)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from statewise.data import (
     ResidentTokens,
     Split,
     Tokenizer,
+    as_built,
     evaluation_lanes,
     open_corpus,
     token_counts,
@@ -128,7 +129,8 @@ class LanguageModelJob(Job):
 
     @classmethod
     def open(cls, spec: LanguageModelSpec, opening: Opening) -> "LanguageModelJob":
-        data, spool = spec.data, opening.folder / "stdin.txt"
+        data, spool = as_built(spec.data), opening.folder / "stdin.txt"
+        spec = spec.model_copy(update={"data": data})
         tokenizer = None if opening.kept is None else Tokenizer.load(opening.kept / "tokenizer.json")
         if tokenizer is not None and spec.learns == "gradient":
             assert opening.kept is not None
