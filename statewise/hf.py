@@ -7,11 +7,10 @@
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from statewise.core import rows
 from statewise.models import build
@@ -28,6 +27,7 @@ class StatewiseConfig(PretrainedConfig):  # type: ignore[misc]
     """`spec` is the table `[model]` of a run."""
 
     model_type = "statewise"
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["cache_params"]
 
     def __init__(self, spec: dict[str, Any] | None = None, vocab_size: int = 256, **more: Any) -> None:
         self.spec = spec or {"kind": "lstm"}
@@ -47,6 +47,7 @@ class StatewiseOutput(ModelOutput):  # type: ignore[misc]
 class StatewiseForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[misc]
     config_class = StatewiseConfig
     base_model_prefix = "model"
+    _input_embed_layer = "embedding"
     _is_stateful = True
 
     def __init__(self, config: StatewiseConfig) -> None:
@@ -67,24 +68,37 @@ class StatewiseForCausalLM(PreTrainedModel, GenerationMixin):  # type: ignore[mi
         attention_mask: Tensor | None = None,
         cache_params: Any = None,
         labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        return_dict: bool | None = None,
+        **more: Any,  # `Trainer` sends what the loss is divided by, and asks here whether it may
+    ) -> Any:
+        real_BT = None if attention_mask is None else attention_mask[:, -input_ids.shape[1] :].bool()
+        if real_BT is None or bool(real_BT.all()):
+            logits_BTV, state = self.model(input_ids, cache_params)
+        else:
+            logits_BTV, state = self._read_padded(input_ids, real_BT, cache_params)
+        loss = None if labels is None else self.loss_function(logits_BTV, labels, self.config.vocab_size, **more)
+        found = StatewiseOutput(loss=loss, logits=logits_BTV, cache_params=None if use_cache is False else state)
+        return found.to_tuple() if return_dict is False else found
+
+    def _read_padded(self, tokens_BT: Tensor, real_BT: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Each row's own tokens, one after the other, wherever its padding stands. Logits of padding are 0."""
+        order_BT = real_BT.int().argsort(dim=1, descending=True, stable=True)
+        logits_BTV, after = self.model(tokens_BT.gather(1, order_BT), state, real_BT.sum(1))
+        place_BT = order_BT.argsort(dim=1)
+        return logits_BTV.gather(1, place_BT[:, :, None].expand_as(logits_BTV)), after
+
+    def prepare_inputs_for_generation(
+        self,
+        input_ids: Tensor,
+        cache_params: Any = None,
+        attention_mask: Tensor | None = None,
+        use_cache: bool | None = None,
         **_: Any,
-    ) -> StatewiseOutput:
-        if attention_mask is not None and not bool(attention_mask.all()):
-            raise ValueError("a state machine reads every token it is given: pass rows of one length, without padding")
-        logits_BTV, state = self.model(input_ids, cache_params)
-        loss = None
-        if labels is not None:  # -100 is ignored, as everywhere in `transformers`
-            loss = F.cross_entropy(logits_BTV[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
-        return StatewiseOutput(loss=loss, logits=logits_BTV, cache_params=state)
-
-    def prepare_inputs_for_generation(self, input_ids: Tensor, cache_params: Any = None, **_: Any) -> dict[str, Any]:
-        new = input_ids if cache_params is None else input_ids[:, -1:]
-        return {"input_ids": new, "cache_params": cache_params}
-
-    def _update_model_kwargs_for_generation(
-        self, outputs: StatewiseOutput, model_kwargs: dict[str, Any], **_: Any
     ) -> dict[str, Any]:
-        return {**model_kwargs, "cache_params": outputs.cache_params}
+        if cache_params is None:
+            return {"input_ids": input_ids, "attention_mask": attention_mask, "use_cache": use_cache}
+        return {"input_ids": input_ids[:, -1:], "cache_params": cache_params, "use_cache": use_cache}
 
     def _prepare_cache_for_generation(self, *_: Any, **__: Any) -> None:
         """The first call makes the state."""

@@ -4,6 +4,7 @@ What is saved is an ordinary tokenizer.json, which that library alone opens with
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
@@ -191,9 +192,23 @@ class Tokenizer:
                 fix=f"it is damaged or made for another library; name another one, or {', '.join(TOKENIZERS)}",
             ) from None
 
-    def to_json(self) -> str:
+    def to_json(self, *, begin: str | None = None) -> str:
+        """The file's text. With `begin`, a tokenizer that puts nothing before a text puts this special token there."""
         text: str = self._backend.to_str()
-        return text
+        if begin is None or self._backend.encode("", add_special_tokens=True).ids:
+            return text
+        table = from_json(text)
+        first = {"SpecialToken": {"id": begin, "type_id": 0}}
+        one, other = ({"Sequence": {"id": name, "type_id": at}} for at, name in enumerate("AB"))
+        template = {
+            "type": "TemplateProcessing",
+            "single": [first, one],
+            "pair": [first, one, other],
+            "special_tokens": {begin: {"id": begin, "ids": [self.begin_id(begin)], "tokens": [begin]}},
+        }
+        own = table["post_processor"]
+        table["post_processor"] = {"type": "Sequence", "processors": [own, template]} if own else template
+        return json.dumps(table, indent=2, ensure_ascii=False)
 
     @property
     def sha256(self) -> str:

@@ -68,7 +68,7 @@ def export_hugging_face(run: Run, out: str | Path, *, native: bool | None = None
     write(target / "model.safetensors", save(weights, metadata={"format": "pt"}))
     write(target / "config.json", json.dumps(config, indent=2) + "\n")
     write(target / "generation_config.json", json.dumps({"bos_token_id": begin, "eos_token_id": end}, indent=2) + "\n")
-    write(target / "tokenizer.json", model.tokenizer.to_json())
+    write(target / "tokenizer.json", model.tokenizer.to_json(begin=begin_token if _trained(model) else None))
     write(target / "tokenizer_config.json", json.dumps(tokens, indent=2) + "\n")
     if template.is_file():
         write(target / "chat_template.jinja", template.read_text(encoding="utf-8"))
@@ -150,6 +150,11 @@ def _weights(spec: Known, family: Family, ours: Mapping[str, Tensor]) -> dict[st
     return weights
 
 
+def _trained(run: LanguageModelRun) -> bool:
+    """Whether this package trained it. What was only imported keeps its own way to read a text."""
+    return (run.path / "metrics.jsonl").is_file()
+
+
 def _card(run: LanguageModelRun, kind: str) -> str:
     """A model card with what the run itself knows."""
     spec = run.spec
@@ -167,7 +172,7 @@ def _card(run: LanguageModelRun, kind: str) -> str:
         f"- parameters: {sum(value.numel() for value in run.model.parameters()):,}",
         f"- vocabulary: {run.tokenizer.vocab:,}",
     ]
-    measured = run.history if (run.path / "metrics.jsonl").is_file() else ()
+    measured = run.history if _trained(run) else ()
     scores = [(row["validation_perplexity"], row["step"]) for row in measured if row.get("validation_perplexity")]
     if scores:
         perplexity, step = min(scores)

@@ -116,9 +116,12 @@ def _table(path: Path, largest: int) -> dict[str, Any]:
 def _tokenizer(source: Path) -> Tokenizer:
     path = source / "tokenizer.json"
     if not path.is_file():
+        published = (source / "config.json").is_file()
         raise UserError(
             f"{str(source)!r} has no tokenizer.json",
-            fix="save it there with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(folder)",
+            fix="save it there with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(folder)"
+            if published
+            else "make one of your vocabulary with the library tokenizers, as docs/coming-from.md shows",
         )
     tokenizer = Tokenizer.load(path)
     if tokenizer.end_was_added:

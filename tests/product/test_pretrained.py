@@ -177,33 +177,80 @@ def test_a_trained_run_opens_in_transformers(tmp_path: Path) -> None:
     with torch.no_grad():
         assert (opened(ids).logits - run.model(ids)[0]).abs().max() < 1e-5
     assert "validation perplexity" in (out / "README.md").read_text()
+    read = transformers.AutoTokenizer.from_pretrained(out)("the cat", "sat")["input_ids"]
+    assert read == [run.begin_id, *run.tokenizer.encode("the cat"), *run.tokenizer.encode("sat")]
 
 
-@pytest.mark.parametrize("name", ["shakespeare-lstm", "shakespeare-ttt"])
-def test_every_other_model_opens_in_transformers_too(name: str, tmp_path: Path) -> None:
-    """By classes that one import registers: equal weights, logits and greedy text, and beams reorder the state."""
+@pytest.fixture(scope="module", params=["shakespeare-lstm", "shakespeare-ttt"])
+def opened(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
+    """A shipped run as a folder for `transformers`, and what its Auto classes make of it."""
     import statewise.hf
 
-    said = call("export", name, "--to", "hf", "--out", str(tmp_path / "hf"))
+    folder = tmp_path_factory.mktemp("exported") / "hf"
+    said = call("export", request.param, "--to", "hf", "--out", str(folder))
     assert said.code == 0, said.err
     assert "import statewise.hf" in said.out
-    run = sw.load(name, device="cpu")
-    opened = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf").eval()
-    assert isinstance(opened, statewise.hf.StatewiseForCausalLM)
-    given = torch.tensor([[run.tokenizer.end_id, *run.tokenizer.encode("ROMEO:")]])
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    assert isinstance(model, statewise.hf.StatewiseForCausalLM)
+    return folder, sw.load(request.param, device="cpu"), model
+
+
+def test_every_other_model_opens_in_transformers_too(opened: Any, tmp_path: Path) -> None:
+    """By classes that one import registers: equal weights, logits and greedy text, and beams reorder the state."""
+    folder, run, model = opened
+    fast = transformers.AutoTokenizer.from_pretrained(folder)
+    given = fast("ROMEO:", return_tensors="pt")  # begins as a text of the run does
+    ids = given["input_ids"]
+    assert ids.tolist() == [[run.begin_id, *run.tokenizer.encode("ROMEO:")]]
     with torch.no_grad():
-        assert torch.equal(opened(given).logits, run.model(given)[0])
-    written = opened.generate(given, max_new_tokens=20, do_sample=False, eos_token_id=None, pad_token_id=0)
-    text = run.generate("ROMEO:", tokens=20, sampling=sw.Sampling(temperature=0))
-    assert run.tokenizer.decode(written[0, given.shape[1] :].tolist()) == text
-    beams = opened.generate(given, max_new_tokens=6, num_beams=3, do_sample=False, eos_token_id=None, pad_token_id=0)
-    opened.generation_config.use_cache = False
-    assert beams.shape == (1, given.shape[1] + 6)
-    again = sw.from_pretrained(tmp_path / "hf", out=tmp_path / "again", device="cpu")
+        assert torch.equal(model(ids).logits, run.model(ids)[0])
+    rules: Any = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    written = model.generate(**given, max_new_tokens=20, **rules)
+    assert fast.decode(written[0], skip_special_tokens=True) == "ROMEO:" + run.generate(
+        "ROMEO:", tokens=20, sampling=sw.Sampling(temperature=0)
+    )
+    assert torch.equal(model.generate(**given, max_new_tokens=20, use_cache=False, **rules), written)
+    assert model.generate(**given, max_new_tokens=6, num_beams=3, **rules).shape == (1, ids.shape[1] + 6)
+    pipe = transformers.pipeline("text-generation", model=str(folder), max_new_tokens=4)
+    assert len(pipe("ROMEO:", do_sample=False)[0]["generated_text"]) == len("ROMEO:") + 4
+    again = sw.from_pretrained(folder, out=tmp_path / "again", device="cpu")
     assert again.spec.model == run.spec.model
-    assert torch.equal(again.model(given)[0], run.model(given)[0])
-    with pytest.raises(ValueError, match="without padding"):
-        opened(given, attention_mask=torch.zeros_like(given))
+    assert again.begin_id == run.begin_id
+    assert torch.equal(again.model(ids)[0], run.model(ids)[0])
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_changes_nothing(side: str, opened: Any) -> None:
+    folder, _, model = opened
+    fast = transformers.AutoTokenizer.from_pretrained(folder, padding_side=side)
+    fast.pad_token = fast.eos_token
+    texts = ["ROMEO: what light", "No", "KING:"]
+    batch = fast(texts, return_tensors="pt", padding=True)
+    with torch.no_grad():
+        together = model(**batch).logits
+        for row, text in enumerate(texts):
+            alone = model(**fast(text, return_tensors="pt")).logits[0]
+            assert (together[row, batch["attention_mask"][row] == 1] - alone).abs().max() < 1e-4
+    if side == "left":  # a text that goes on ends at its last token
+        rules: Any = {"max_new_tokens": 8, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+        for row, text in zip(model.generate(**batch, **rules), texts):
+            assert torch.equal(row[-8:], model.generate(**fast(text, return_tensors="pt"), **rules)[0, -8:])
+
+
+def test_the_loss_is_what_a_trainer_expects(opened: Any) -> None:
+    """Divided by the tokens of all accumulated batches, where they are told, and by its own where not."""
+    folder, _, model = opened
+    ids = transformers.AutoTokenizer.from_pretrained(folder)("ROMEO: what light", return_tensors="pt")["input_ids"]
+    labels = ids.clone()
+    labels[0, :3] = -100
+    with torch.no_grad():
+        found = model(ids, labels=labels)
+        share = model(ids, labels=labels, num_items_in_batch=torch.tensor(1000)).loss
+        expected = F.cross_entropy(found.logits[0, :-1], labels[0, 1:], reduction="sum")
+        assert model(ids, labels=labels, return_dict=False)[0] == found.loss
+    torch.testing.assert_close(found.loss, expected / int((labels[0, 1:] >= 0).sum()))
+    torch.testing.assert_close(share, expected / 1000)
+    assert isinstance(model.config.keys_to_ignore_at_inference, list)  # its evaluation appends to it
 
 
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
