@@ -57,13 +57,12 @@ class Replica:
 
     async def submit(self, orders: Sequence[Order]) -> None:
         jobs = []
-        for number, job, start in orders:
-            if start is not None:
-                self._engine.store.put_all([start])
+        for number, job, _ in orders:
             deadline = None if job.deadline is None else time.monotonic() + job.deadline
             jobs.append(replace(job, receive=partial(self._receive, number), deadline=deadline))
             self._running[number] = jobs[-1]
         try:
+            self._engine.store.put_all([start for _, _, start in orders if start is not None])
             self._engine.submit(jobs)
         except Refused as refused:
             for number, _, _ in orders:
@@ -88,7 +87,9 @@ class Replica:
         return await self._engine.predict(model, given, owner=owner)
 
     def _receive(self, number: int, event: Event) -> None:
-        job = self._running[number]
+        job = self._running.get(number)
+        if job is None:  # it was cancelled while this was on its way
+            return
         saved = None
         if event.finish is not None:
             del self._running[number]
