@@ -34,6 +34,7 @@ class Reply:
             model=self._served.name,
             prompt=self._prompt,
             receive=choice.receive,
+            receive_token=choice.receive_token,
             sampling=sampling_of(asked, seed=first_seed(asked), vocab=self._served.vocab),
             max_tokens=asked.max_output_tokens,
             min_tokens=min(asked.min_tokens, asked.max_output_tokens),
