@@ -33,6 +33,7 @@ from statewise.core import state_bytes
 from statewise.decoding import Sampling
 from statewise.models import LINEAGE
 from statewise.serving import Engine, Event, Job
+from statewise.serving.memory import settle
 from statewise.serving.pool import NewRow, Pool
 from statewise.serving.store import New
 from statewise.specs import ServingSpec
@@ -77,6 +78,7 @@ class Asked:
 async def started(runs: dict[str, Any], **settings: Any) -> Engine:
     engine = Engine(runs, ServingSpec(**{"max_prompt": 1 << 20, "queue": 1 << 20, **settings}))
     engine.start(asyncio.get_running_loop())
+    settle()
     return engine
 
 

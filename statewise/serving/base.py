@@ -17,7 +17,7 @@ from typing import Any
 from statewise.decoding import Continuation
 from statewise.kernels import threads_for
 from statewise.runtime import STREAM
-from statewise.serving.job import Event, Job, Refused
+from statewise.serving.job import Event, Job, Refused, Tokens
 from statewise.serving.metrics import Metrics
 from statewise.serving.served import Served, served_runs
 from statewise.serving.store import New, StateStore, is_state_id
@@ -142,9 +142,10 @@ class AnyEngine(ABC):
                 code="context_length_exceeded",
             )
 
-    def _send(self, events: Sequence[tuple[Job, Event]]) -> None:
-        if events and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_receive, events)
+    def _send(self, events: Sequence[tuple[Job, Event]], tokens: Sequence[Tokens] = ()) -> None:
+        """What came in one turn: of one job never a token after an event."""
+        if (events or tokens) and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_receive, events, tokens)
 
     def _keep(self, job: Job, new: New, event: Event) -> None:
         """Save a state, then send the event. With a folder another thread waits for the disk."""
@@ -187,6 +188,12 @@ class AnyEngine(ABC):
             return int(self._unpacked(model, content).position_B) % STREAM
 
 
-def _receive(events: Sequence[tuple[Job, Event]]) -> None:
+def _receive(events: Sequence[tuple[Job, Event]], tokens: Sequence[Tokens]) -> None:
+    for several in tokens:
+        for job, text, id in zip(*several):
+            if job.receive_token is None:
+                job.receive(Event(text, (id,)))
+            else:
+                job.receive_token(text, id)
     for job, event in events:
         job.receive(event)

@@ -151,7 +151,9 @@ class Cluster(AnyEngine):
         for number in numbers:
             text = self._texts[number]
             deadline = None if text.job.deadline is None else text.job.deadline - time.monotonic()
-            orders.append(Order(number, replace(text.job, receive=nobody, deadline=deadline), text.start))
+            orders.append(
+                Order(number, replace(text.job, receive=nobody, receive_token=None, deadline=deadline), text.start)
+            )
         self._actors[place].submit.remote(orders)
 
     def cancel(self, jobs: Sequence[Job]) -> None:

@@ -17,7 +17,7 @@ import torch
 from statewise.decoding import Continuation
 from statewise.runtime import STREAM
 from statewise.serving.base import AnyEngine
-from statewise.serving.job import Event, Job, Refused
+from statewise.serving.job import Event, Job, Refused, Tokens
 from statewise.serving.memory import Housekeeping, tidy
 from statewise.serving.scheduler import Scheduler
 from statewise.serving.store import New
@@ -43,6 +43,7 @@ class Engine(AnyEngine):
                 alone=spec.batch_invariant,
                 queue_seconds=spec.queue_seconds,
                 deliver=self._deliver,
+                deliver_tokens=self._deliver_tokens,
                 save=self._save,
                 metrics=self.metrics,
                 context=self.models[name].max_context,
@@ -54,6 +55,7 @@ class Engine(AnyEngine):
         self._unread = 0  # texts in the inbox
         self._lock = threading.RLock()
         self._outbox: list[tuple[Job, Event]] = []
+        self._tokens: list[Tokens] = []
         self._thread = threading.Thread(target=self._run, name="statewise-engine", daemon=True)
         self._calls = 0  # predictions that are asked for and not answered
         self._turn_began = 0.0  # 0: idle
@@ -224,9 +226,12 @@ class Engine(AnyEngine):
     def _deliver(self, job: Job, event: Event) -> None:
         self._outbox.append((job, event))
 
+    def _deliver_tokens(self, tokens: Tokens) -> None:
+        self._tokens.append(tokens)
+
     def _hand_over(self) -> None:
-        self._send(self._outbox)
-        self._outbox = []
+        self._send(self._outbox, self._tokens)
+        self._outbox, self._tokens = [], []
 
     def _save(self, job: Job, at: Continuation, event: Event) -> None:
         """Keep a state, then deliver. With a folder another thread waits for the disk."""

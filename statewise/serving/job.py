@@ -49,6 +49,14 @@ class Event(NamedTuple):
     state: Mapping[str, Any] | None = None  # what `save` kept, in the last event: `StateStore.describe`
 
 
+class Tokens(NamedTuple):
+    """A token each of several jobs, with nothing else to say: cheaper than an event for each."""
+
+    jobs: "list[Job]"
+    texts: list[str]
+    ids: list[int]
+
+
 @dataclass(eq=False, slots=True)
 class Job:
     """One text to generate with the model that is served as `model`.
@@ -60,6 +68,7 @@ class Job:
     model: str
     prompt: Sequence[int]
     receive: Callable[[Event], None]  # called on the event loop
+    receive_token: Callable[[str, int], None] | None = None  # for a text and its token alone; None: they are an event
     sampling: Sampling = field(default_factory=Sampling)
     max_tokens: int = 16
     min_tokens: int = 0

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 _ARENA_MAX = -8  # of glibc's mallopt
+_YOUNG = 50_000  # new objects after which Python looks for cycles among them
 _BUSY = 10.0  # seconds between two trims of an engine that is never idle
 _IDLE = 1.5  # seconds without work after which a server counts as idle
 _LOOK = 0.25  # seconds between two looks at what the process computes
@@ -48,6 +49,7 @@ def settle() -> None:
     """When all runs are loaded: what is there now stays to the end."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_YOUNG)  # a turn of thousands of streams makes that many
     trim()
 
 

@@ -7,7 +7,7 @@ which architecture it holds: a list is an axis that is empty in the initial stat
 B rows in use, C rows that there is memory for, S slots of a list, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,29 +149,31 @@ class Pool:
             self._count_CV = self._table(self._count_CV, torch.int32)
             self._count_CV[index] = 0
 
-    def leave(self, index: int) -> None:
-        """Remove a row; the last one takes its place."""
-        last = self.count - 1
+    @torch.no_grad()
+    def leave(self, gone: Collection[int]) -> list[tuple[int, int]]:
+        """Remove rows; the last ones take their places. Returns the new and the old index of each row that moves."""
         for name, (_, unused) in _COLUMNS.items():
-            self._used[name] -= bool(self._columns[name][index] != unused)
-        self._bias.pop(index, None)
-        if index != last:
-            used = int(self._position[last]) % _STREAM + 1
+            self._used[name] -= int((self._columns[name][list(gone)] != unused).sum())
+        for index in gone:
+            self._bias.pop(index, None)
+        left = self.count - len(gone)
+        into = sorted(index for index in gone if index < left)
+        last = [index for index in range(left, self.count) if index not in gone]
+        if into:
+            used = int((self._position[last] % _STREAM).max()) + 1
+            into_N, last_N = torch.tensor([into, last], device=self.device)
             for leaf, axis in zip(self._leaves(), self._lists, strict=True):
-                source, into = leaf[last : last + 1], leaf[index : index + 1]
-                if axis is not None:
-                    used = min(used, leaf.shape[axis])
-                    source, into = source.narrow(axis, 0, used), into.narrow(axis, 0, used)
-                into.copy_(source)
+                part = leaf if axis is None else leaf.narrow(axis, 0, min(used, leaf.shape[axis]))
+                part[into_N] = part[last_N]
             for column in (*self._columns.values(), self._seed, self._position):
-                column[index] = column[last]
+                column[into] = column[last]
             for table in (self._token_C, self._seen_CV, self._count_CV):
                 if table is not None:
-                    table[index] = table[last]
-            if last in self._bias:
-                self._bias[index] = self._bias.pop(last)
-        self.count = last
+                    table[into_N] = table[last_N]
+            self._bias |= {to: self._bias.pop(at) for to, at in zip(into, last) if at in self._bias}
+        self.count = left
         self._changed()
+        return list(zip(into, last, strict=True))
 
     def row(self, index: int) -> State:
         """A copy of one row's state, its lists as long as what was read."""

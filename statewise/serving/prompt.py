@@ -19,7 +19,9 @@ from statewise.serving.prefix import PrefixCache, Prompt, Tokens
 from statewise.tasks import LanguageModelRun
 
 _CHUNK = {"cpu": 64, "cuda": 512}  # tokens of a prompt that are read at once
-_TOGETHER = 64  # prompts that are read at once
+_TOGETHER = 512  # prompts that are read at once; fewer where each may have a long list
+_LISTS = 64
+_CHUNKS = 64  # whole chunks that are read at once, or as many tokens of shorter prompts
 _SCORED = 256  # tokens of a prompt that are scored at once
 TAIL = 8  # tokens that the decoder of text looks back at, as in `Continuation`
 
@@ -50,6 +52,7 @@ class Group:
     done: int = 0
     split: int = 0  # where another prompt parted from this one: the state there is worth keeping
     scored: list[Scored] | None = None  # of a prompt whose tokens are scored
+    begun: bool = False
     known_as: Prompt | None = None  # for the cache; None: neither looked up nor kept
 
 
@@ -60,11 +63,13 @@ class PromptReader:
         self.model, self.device, self._alone, self._shared = run.model, run.device, alone, shared
         self.initial: State = self.model.init_state(1)
         self.prefixes = PrefixCache(self.initial, most_bytes=0 if alone else prefix_bytes)
+        self._together = _TOGETHER if self.prefixes.is_fixed else _LISTS
         self.groups: list[Group] = []
         self._chunk = _CHUNK.get(self.device.type, _CHUNK["cpu"])
 
-    def add(self, group: Group) -> None:
-        """Read this prompt too, from where its beginning is known."""
+    def _begin(self, group: Group) -> None:
+        """From where its beginning is known by now: it may be that of a prompt that came at the same time."""
+        group.begun = True
         job = group.texts[0].job
         if job.echo and job.logprobs is not None:
             first = int(group.prompt[0])
@@ -79,7 +84,6 @@ class PromptReader:
             group.state, group.done, group.split = found.state, found.length, min(found.shared, last)
             for text in group.texts:
                 text.first = Event(cached=max(0, found.length - 1))
-        self.groups.append(group)
 
     def _owner(self, job: Job) -> str:
         """Those with one owner may notice, by how fast a prompt is read, that another has sent it."""
@@ -91,10 +95,24 @@ class PromptReader:
 
         They are forgotten here.
         """
-        known = [group for group in self.groups if group.done == len(group.prompt) - 1][:_TOGETHER]
-        unread = [group for group in self.groups if group.done < len(group.prompt) - 1]
-        scoring = [group for group in unread if group.scored is not None]
-        plain = [group for group in unread if group.scored is None]
+        known: list[Group] = []
+        scoring: list[Group] = []
+        plain: list[Group] = []
+        longest = 0
+        for group in self.groups:
+            if not group.begun:
+                self._begin(group)
+            if group.done == len(group.prompt) - 1:
+                known.append(group)
+            elif group.scored is not None:
+                scoring.append(group)
+            else:
+                longest = max(longest, self._next_end(group) - group.done)
+                if longest * (len(plain) + 1) > _CHUNKS * self._chunk:
+                    break
+                plain.append(group)
+            if len(known) + len(plain) == self._together:
+                break
         ready: list[tuple[list[Group], State]] = []
         if known:
             states = [self.initial if group.state is None else group.state for group in known]
@@ -106,7 +124,7 @@ class PromptReader:
                 group.state = prefill(self.model, self.tensor(group.prompt[None, :-1]), group.state)
                 group.done = len(group.prompt) - 1
         elif plain:
-            ready += self._read_together(plain[:_TOGETHER])
+            ready += self._read_together(plain)
         gone = {id(group) for groups, _ in ready for group in groups}
         self.groups = [group for group in self.groups if id(group) not in gone]
         return ready

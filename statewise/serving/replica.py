@@ -57,13 +57,12 @@ class Replica:
 
     async def submit(self, orders: Sequence[Order]) -> None:
         jobs = []
-        for number, job, start in orders:
-            if start is not None:
-                self._engine.store.put_all([start])
+        for number, job, _ in orders:
             deadline = None if job.deadline is None else time.monotonic() + job.deadline
             jobs.append(replace(job, receive=partial(self._receive, number), deadline=deadline))
             self._running[number] = jobs[-1]
         try:
+            self._engine.store.put_all([start for _, _, start in orders if start is not None])
             self._engine.submit(jobs)
         except Refused as refused:
             for number, _, _ in orders:

@@ -7,8 +7,8 @@ T time, V vocabulary.
 """
 
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import torch
 
 from statewise.core import State, rows
 from statewise.decoding import Continuation, TextStream
-from statewise.serving.job import Event, Finish, Job, Refused, Scored
+from statewise.serving.job import Event, Finish, Job, Refused, Scored, Tokens
 from statewise.serving.metrics import Metrics
 from statewise.serving.pool import NewRow, Pool, cut
 from statewise.serving.prompt import TAIL, Group, PromptReader, Text
@@ -42,6 +42,7 @@ class Scheduler:
         alone: bool,
         queue_seconds: float,
         deliver: Deliver,
+        deliver_tokens: Callable[[Tokens], None],
         save: Save,
         metrics: Metrics,
         context: int | None,
@@ -51,7 +52,7 @@ class Scheduler:
         """
         self.run, self.model, self.device = run, run.model, run.device
         self._slots, self._alone, self._queue_seconds, self._context = slots, alone, queue_seconds, context
-        self._deliver, self._save, self._metrics = deliver, save, metrics
+        self._deliver, self._deliver_tokens, self._save, self._metrics = deliver, deliver_tokens, save, metrics
         self._reader = PromptReader(run, alone=alone, prefix_bytes=prefix_bytes, shared=shared)
         self._first, self._end = run.begin_id, run.tokenizer.end_id
         self._never = () if run.tokenizer.unknown_id is None else (run.tokenizer.unknown_id,)
@@ -111,7 +112,7 @@ class Scheduler:
         del self._of[id(text.job)]
         for pool, texts in self._pools:
             if text in texts:
-                self._leave(pool, texts, texts.index(text))
+                self._leave(pool, texts, [texts.index(text)])
                 return
         group.texts.remove(text)
         queued = group in self._waiting
@@ -179,7 +180,7 @@ class Scheduler:
             self.waiting -= len(group.texts)
             self._metrics.queue(now - group.texts[0].arrived)
             self._metrics.prompt_tokens(len(group.prompt) - 1)
-            self._reader.add(group)
+            self._reader.groups.append(group)
 
     # ---------------------------------------------------------------- reading prompts
 
@@ -241,14 +242,16 @@ class Scheduler:
         now = time.monotonic()
         broken = set(found.broken)
         over: dict[int, tuple[Finish, str, tuple[Scored, ...]]] = {}  # by row
+        plain = Tokens([], [], [])
+        for before, count in Counter([text.last for text in texts]).items():
+            if before:
+                self._metrics.token_gap(now - before, count)
         for row, (text, token) in enumerate(zip(texts, found.tokens)):
             if row in broken:
                 continue
             job, ids = text.job, text.ids
             ids.append(token)
-            if text.last:
-                self._metrics.token_gap(now - text.last)
-            else:
+            if not text.last:
                 self._metrics.first_token(now - text.arrived)
             text.last = now
             rated: tuple[Scored, ...] = ()
@@ -262,27 +265,31 @@ class Scheduler:
                 over[row] = "stop", piece, rated
             elif len(ids) == job.max_tokens:
                 over[row] = "length", piece + text.stream.finish(), rated
-            elif text.first is not None:
-                self._deliver(job, text.first._replace(text=piece, ids=(token,), scored=rated))
+            elif text.first is not None or rated:
+                self._deliver(job, (text.first or Event())._replace(text=piece, ids=(token,), scored=rated))
                 text.first = None
             else:
-                self._deliver(job, Event(piece, (token,), rated))
+                plain.jobs.append(job)
+                plain.texts.append(piece)
+                plain.ids.append(token)
+        if plain.jobs:
+            self._deliver_tokens(plain)
         self._metrics.generated(len(texts) - len(broken))
-        for row in sorted({*over, *broken}, reverse=True):  # from the end: the last row moves into a hole
+        for row in (gone := {*over, *broken}):
             text = texts[row]
             if row in broken:
                 self._fail(text, Refused("failed", "the model's outputs are not numbers"))
             else:
                 state = pool.row(row) if text.job.save is not None else None
                 self._finish(self._of[id(text.job)][0], text, *over[row], state)
-            self._leave(pool, texts, row)
+        if gone:
+            self._leave(pool, texts, gone)
         self._metrics.observe_step(time.perf_counter() - begun, len(found.tokens))
 
-    def _leave(self, pool: Pool, texts: list[Text], row: int) -> None:
-        pool.leave(row)
-        last = texts.pop()
-        if row < len(texts):
-            texts[row] = last
+    def _leave(self, pool: Pool, texts: list[Text], gone: Collection[int]) -> None:
+        for into, last in pool.leave(gone):
+            texts[into] = texts[last]
+        del texts[pool.count :]
 
     def _finish(
         self,

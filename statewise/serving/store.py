@@ -38,6 +38,7 @@ CREATE INDEX IF NOT EXISTS by_owner ON states (owner, used);
 CREATE TABLE IF NOT EXISTS contents (number INTEGER PRIMARY KEY, content BLOB NOT NULL);
 """
 _ABOUT = "id, model, tokens, bytes, created"
+_MOST_TOUCHED = 10_000  # states that were read since the last one was saved
 
 
 class New(NamedTuple):
@@ -149,6 +150,10 @@ class StateStore:
             raise Refused("not_found", f"the saved state {name!r} is damaged", param="state")
         with self._reading:
             self._touched[key] = self._time()
+            many = len(self._touched) > _MOST_TOUCHED
+        if many:  # nothing was saved for long
+            with self._transaction():
+                self._keep_bounds()
         return Saved(model, tokens, content)
 
     def describe(self, name: str, owner: str) -> dict[str, Any]:

@@ -262,6 +262,42 @@ def test_a_cancelled_job_is_silent_and_its_row_free(runs: dict[str, Any]) -> Non
     run(main)
 
 
+def test_tokens_are_the_same_without_events(runs: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with serving({LSTM: runs[LSTM]}) as engine:
+            options: dict[str, Any] = {"max_tokens": 20, "sampling": WARM, "ignore_end": True}
+            events = await ask(engine, LSTM, "ROMEO:", **options)
+            tokens, plain = Asked(engine, LSTM, "ROMEO:", **options), []
+            tokens.job.receive_token = lambda text, id: plain.append((text, id))
+            engine.submit([tokens.job])
+            await asyncio.wait_for(tokens.over.wait(), 60)
+            first, last = tokens.events
+            told = [(first.text, *first.ids), *plain, (last.text, *last.ids)]
+            assert told == [(event.text, *event.ids) for event in events.events]
+            assert "inter_token_latency_seconds_count 38\n" in engine.metrics.lines({})
+
+    run(main)
+
+
+def test_a_text_that_a_replica_gives_up_costs_the_others_nothing(runs: dict[str, Any]) -> None:
+    async def main() -> None:
+        threads = torch.get_num_threads()
+        replica = Replica(lambda: {LSTM: runs[LSTM]}, {"slots": 4}, threads)
+        await replica.start()
+        jobs = [Job(LSTM, [1, 2], nobody, max_tokens=2000, ignore_end=True) for _ in range(2)]
+        await replica.submit([Order(number, job, None) for number, job in enumerate(jobs)])
+        came = await replica.events()
+        await replica.cancel([0])
+        replica._receive(0, Event("a", (1,)))  # one that was on its way
+        while not any(each.event.finish for each in came):
+            came += await replica.events()
+        assert [each.event.finish for each in came if each.event.finish] == ["length"]
+        assert sum(len(each.event.ids) for each in came if each.number == 1) == 2000
+        replica._engine.stop()
+
+    run(main)
+
+
 def test_an_idle_engine_gives_the_memory_of_texts_back(runs: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("statewise.serving.memory._IDLE", 0.0)
 

@@ -83,11 +83,10 @@ def check_company(model: Any, *, graphs: bool) -> None:
         assert step.broken == []
         for i, token in zip(live, step.tokens, strict=True):
             written[i].append(token)
-        for place in reversed(range(len(live))):
-            if len(written[live[place]]) == TOKENS:
-                pool.leave(place)
-                live[place] = live[-1]
-                live.pop()
+        if over := {place for place, i in enumerate(live) if len(written[i]) == TOKENS}:
+            for into, last in pool.leave(over):
+                live[into] = live[last]
+            del live[pool.count :]
         if not live:
             pool.give_back()
             assert graphs or pool.state_bytes == 0
@@ -103,8 +102,8 @@ def test_nobody_holds_what_was_given_back() -> None:
             pool.join([NewRow(1, 0, Sampling(seed=seed))], pool.model.init_state(1))
         pool.step()
         held = {leaf.untyped_storage().data_ptr() for _, leaf in leaves(pool._memory) if leaf.numel() > 1000}
-        for row in (2, 1, 0):
-            pool.leave(row)
+        pool.leave({0, 2})
+        pool.leave({0})
         pool.give_back()
     tensors = [each for each in gc.get_objects() if type(each) is torch.Tensor and each.numel()]
     assert held
@@ -188,7 +187,7 @@ def test_what_is_forbidden_scored_and_broken_is_a_matter_of_its_row() -> None:
     pool.join([NewRow(1, 5, Sampling())], state)
     step = pool.step()
     assert step.broken == [3]
-    pool.leave(3)
+    pool.leave({3})
     assert pool.step().broken == []
 
 
@@ -200,8 +199,7 @@ def test_memory_is_counted_and_reused() -> None:
         pool.join([NewRow(0, 0, Sampling())], model.init_state(1))
     held = pool.state_bytes
     assert held == 8 * state_bytes(model.init_state(1))  # five rows in memory for eight
-    for _ in range(5):
-        pool.leave(0)
+    pool.leave(range(5))
     for _ in range(5):
         pool.join([NewRow(0, 0, Sampling())], model.init_state(1))
     assert pool.state_bytes == held

@@ -1,6 +1,8 @@
 """Saved states, sessions and responses: each continues exactly, forks, moves, and belongs to one key."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from asking import Client, Running, running
 
 from statewise.decoding import Sampling
 from statewise.serving.http.service import Kept
+from statewise.serving.store import StateStore
 from statewise.tasks import LanguageModelRun, load
 
 STATES = "/v1/states"
@@ -52,6 +55,26 @@ def test_a_session_goes_on_by_its_name(client: Client) -> None:
     second = client.complete(max_tokens=6, seed=4, session_id="talk")["choices"][0]["text"]
     said = client.ask("POST", "/v1/completions", {"model": "lstm", "max_tokens": 6, "seed": 4}, x_session_id="talk")
     assert first + second + said.json["choices"][0]["text"] == whole
+
+
+@pytest.mark.parametrize("verb", ["fork", "delete"])
+def test_a_slow_disk_holds_up_nobody_else(client: Client, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(client, prompt="the cat", id="slow")
+    begun, over, real = threading.Event(), threading.Event(), getattr(StateStore, verb)
+
+    def slow(*args: Any) -> Any:
+        begun.set()
+        assert over.wait(20), "nobody else was answered"
+        return real(*args)
+
+    monkeypatch.setattr(StateStore, verb, slow)
+    path = f"{STATES}/slow/fork" if verb == "fork" else f"{STATES}/slow"
+    with ThreadPoolExecutor(1) as aside:
+        asked = aside.submit(client.ask, "POST" if verb == "fork" else "DELETE", path)
+        assert begun.wait(20)
+        assert client.ask("GET", "/health").status == 200
+        over.set()
+        assert asked.result().status == (201 if verb == "fork" else 200)
 
 
 def test_states_are_listed_forked_and_deleted(client: Client) -> None:

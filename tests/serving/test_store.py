@@ -77,6 +77,16 @@ def test_number_and_bytes_are_bounded() -> None:
     assert [each["id"] for each in states.list("")] == ["s0", "s3"]
 
 
+def test_what_was_read_counts_as_used_though_nothing_is_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statewise.serving.store._MOST_TOUCHED", 1)
+    states = store()
+    for name in "abc":
+        states.put(name, "me", "m", b"fine", 1)
+    states.get("b", "me")
+    states.get("a", "me")
+    assert [each["id"] for each in states.list("me")] == ["c", "b", "a"]
+
+
 def test_a_part_of_the_list_follows_another() -> None:
     states = store()
     for number in range(5):

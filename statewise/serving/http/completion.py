@@ -194,6 +194,7 @@ class Completion:
                     model=self._served.name,
                     prompt=prompt,
                     receive=choice.receive,
+                    receive_token=choice.receive_token,
                     sampling=sampling_of(asked, seed=(seed + number) % _SEEDS, vocab=self._served.vocab),
                     max_tokens=asked.max_tokens,
                     min_tokens=asked.min_tokens,

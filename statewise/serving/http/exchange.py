@@ -76,6 +76,14 @@ class Choice:
                 exchange.failure = exchange.failure or of_refusal(event.error)
         exchange.came(self, len(event.text) + _SCORED_BYTES * (len(event.scored) + len(event.prompt)))
 
+    def receive_token(self, text: str, id: int) -> None:
+        """As `receive`, of a token with nothing else."""
+        if text:
+            self.texts.append(text)
+        self.ids.append(id)
+        self.tokens += 1
+        self.exchange.came(self, len(text))
+
     def take(self) -> tuple[str, list[int], list[Scored]]:
         """What was not taken yet: the text, its tokens, and their probabilities."""
         taken = "".join(self.texts), self.ids, self.scored

@@ -70,7 +70,7 @@ async def detokenize(service: Service, request: Request) -> Response:
     served = service.served(asked.model, task="language_model")
     if asked.tokens and max(asked.tokens) >= served.vocab:
         raise invalid(f"token {max(asked.tokens)} is not in the vocabulary of {served.vocab}", param="tokens")
-    return as_json({"prompt": served.tokenizer.decode(asked.tokens)})
+    return as_json({"prompt": await service.decode(served, asked.tokens)})
 
 
 async def tokenizer_info(service: Service, request: Request) -> Response:

@@ -14,7 +14,8 @@ from statewise.serving.http.exchange import Choice, Exchange
 from statewise.serving.http.request import ResponseRequest, checked_id, parse
 from statewise.serving.http.service import Service, owner_of
 from statewise.serving.http.sse import EventStream
-from statewise.serving.job import Job, Refused
+from statewise.serving.http.states import asked_store
+from statewise.serving.job import Job
 
 _REASON = {"length": "max_output_tokens"}
 
@@ -33,6 +34,7 @@ class Reply:
             model=self._served.name,
             prompt=self._prompt,
             receive=choice.receive,
+            receive_token=choice.receive_token,
             sampling=sampling_of(asked, seed=first_seed(asked), vocab=self._served.vocab),
             max_tokens=asked.max_output_tokens,
             min_tokens=min(asked.min_tokens, asked.max_output_tokens),
@@ -206,9 +208,10 @@ async def delete(service: Service, request: Request) -> Response:
     """The object, and the state that it stands for."""
     id, _ = _kept(service, request)
     service.responses.drop(id)
+    store = service.ready_engine().store
     try:
-        service.ready_engine().store.delete(id, owner_of(request))
-    except Refused as refused:  # the store may have given it up already
-        if refused.reason != "not_found":
-            service.refuse(refused)
+        await asked_store(service, lambda: store.delete(id, owner_of(request)))
+    except HttpError as error:  # the store may have given it up already
+        if error.status != 404:
+            raise
     return as_json({"id": id, "object": "response", "deleted": True})

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from starlette.requests import Request
@@ -14,7 +14,7 @@ from statewise.serving.http.logprobs import Pieces
 from statewise.serving.job import Job, Refused
 from statewise.specs import ServingSpec
 
-_LONG = 16384  # characters that are tokenized in another thread, so that streams go on
+_LONG = 16384  # characters, or tokens, that are converted in another thread, so that streams go on
 _MOST_KEPT, _MOST_KEPT_BYTES = 10_000, 64 << 20  # answers that can be read again
 
 
@@ -112,12 +112,12 @@ class Service:
         """The token ids of a text. A long one does not hold up the other requests."""
         if len(text) > self.spec.max_prompt * 64:
             self._refuse_length(None)
-        ids = (
-            await asyncio.to_thread(served.tokenizer.encode, text)
-            if len(text) > _LONG
-            else served.tokenizer.encode(text)
-        )
+        ids = await _aside(served.tokenizer.encode, text)
         return [int(token) for token in ids]
+
+    async def decode(self, served: Any, tokens: Sequence[int]) -> str:
+        text: str = await _aside(served.tokenizer.decode, tokens)
+        return text
 
     def check_length(self, served: Any, prompt: Sequence[int], max_tokens: int) -> None:
         if prompt and max(prompt) >= served.vocab:
@@ -173,6 +173,10 @@ class Service:
         """End every open request with an error."""
         for exchange in tuple(self.exchanges):
             exchange.fail(error)
+
+
+async def _aside(convert: Callable[[Any], Any], given: Sequence[Any]) -> Any:
+    return await asyncio.to_thread(convert, given) if len(given) > _LONG else convert(given)
 
 
 def owner_of(request: Request) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,15 +14,17 @@ from statewise.serving.http.exchange import Choice, Exchange
 from statewise.serving.http.request import ForkRequest, StateRequest, checked_id, parse
 from statewise.serving.http.service import Service, owner_of
 from statewise.serving.job import Job, Refused
+from statewise.serving.store import StateStore
 
 _PART = 1000  # states that one answer lists
 _BINARY = "application/octet-stream"
 T = TypeVar("T")
 
 
-def _asked(service: Service, ask: Callable[[], T]) -> T:
+async def asked_store(service: Service, ask: Callable[[], T]) -> T:
+    """What the store says. It may wait for the disk, so another thread asks it and streams go on."""
     try:
-        return ask()
+        return await asyncio.to_thread(ask)
     except Refused as refused:
         service.refuse(refused)
 
@@ -58,33 +60,32 @@ async def list_all(service: Service, request: Request) -> Response:
     if not re.fullmatch("[1-9][0-9]{0,3}", limit) or int(limit) > _PART:
         raise invalid(f"limit {limit[:32]!r}; expected 1 to {_PART}", param="limit")
     after = checked_id(query["after"]) if "after" in query else None
-    found = _asked(service, lambda: store.list(owner_of(request), limit=int(limit) + 1, after=after))
+    found = await asked_store(service, lambda: store.list(owner_of(request), limit=int(limit) + 1, after=after))
     part = found[: int(limit)]
     return as_json({"object": "list", "data": part, "has_more": len(found) > len(part)})
 
 
 async def describe(service: Service, request: Request) -> Response:
     store, id = _named(service, request)
-    return as_json(_asked(service, lambda: store.describe(id, owner_of(request))))
+    return as_json(await asked_store(service, lambda: store.describe(id, owner_of(request))))
 
 
 async def fork(service: Service, request: Request) -> Response:
     asked = await parse(ForkRequest, request) if await request.body() else ForkRequest()
     store, id = _named(service, request)
-    return as_json(_asked(service, lambda: store.fork(id, owner_of(request), asked.id)), status=201)
+    return as_json(await asked_store(service, lambda: store.fork(id, owner_of(request), asked.id)), status=201)
 
 
 async def delete(service: Service, request: Request) -> Response:
     store, id = _named(service, request)
-    _asked(service, lambda: store.delete(id, owner_of(request)))
+    await asked_store(service, lambda: store.delete(id, owner_of(request)))
     return as_json({"id": id, "object": "state.deleted", "deleted": True})
 
 
 async def download(service: Service, request: Request) -> Response:
     """The state as a safetensors file: `statewise generate --state` continues it, too."""
     store, id = _named(service, request)
-    owner = owner_of(request)
-    data: bytes = await asyncio.to_thread(_asked, service, lambda: store.get(id, owner).content)
+    data = await asked_store(service, lambda: store.get(id, owner_of(request)).content)
     return Response(
         data, media_type=_BINARY, headers={"content-disposition": f'attachment; filename="{id}.safetensors"'}
     )
@@ -96,12 +97,12 @@ async def upload(service: Service, request: Request) -> Response:
         raise HttpError(415, f"a state is sent as content-type {_BINARY}")
     store, id = _named(service, request)
     served = service.served(request.query_params.get("model"), task="language_model")
-    data, owner = await request.body(), owner_of(request)
+    data = await request.body()
     if not data:
         raise invalid("the body is empty; expected a safetensors file")
-    made: dict[str, Any] = await asyncio.to_thread(_asked, service, lambda: store.import_(served.name, data, owner, id))
+    made = await asked_store(service, lambda: store.import_(served.name, data, owner_of(request), id))
     return as_json(made, status=201)
 
 
-def _named(service: Service, request: Request) -> tuple[Any, str]:
+def _named(service: Service, request: Request) -> tuple[StateStore, str]:
     return service.ready_engine().store, checked_id(request.path_params["id"])
