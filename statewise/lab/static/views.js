@@ -17,7 +17,7 @@ import { truncationView } from "./views/truncation.js";
 /** @typedef {{update: () => void}} Mounted */
 /**
  * `needs`: keys of `extra` without which the view is left out; `needsModels`: it shows the page's models.
- * @typedef {{id: string, title: Words, lookFor: Words, how: How, needs?: string[], needsModels?: boolean,
+ * @typedef {{id: string, title: Words, lookFor: Words, more?: Words, how: How, needs?: string[], needsModels?: boolean,
  *   mount: (root: HTMLElement, lab: any) => Mounted}} View
  */
 

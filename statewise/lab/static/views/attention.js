@@ -30,8 +30,12 @@ export const attentionView = {
   id: "attention",
   title: { en: "Six steps of attention", zh: "注意力的六个步骤" },
   lookFor: {
-    en: "English puts the adjective first, French the noun: at the second word the weight jumps to the third place and comes back. Drag a score, and the translation follows; with the score that looks at places only, leave out the adjective, and it goes wrong.",
-    zh: "英语先说形容词，法语先说名词：译第二个词时，权重先跳到第三个位置，再跳回来。拖动一个分数，译文随之改变；选用只看位置的打分并去掉形容词，翻译就错了。",
+    en: "English puts the adjective first, French the noun: at the second word the weight jumps to the third place and comes back.",
+    zh: "英语先说形容词，法语先说名词：译第二个词时，权重先跳到第三个位置，再跳回来。",
+  },
+  more: {
+    en: "Drag a score, and the translation follows. With the score that looks at places only, leave out the adjective, and it goes wrong.",
+    zh: "拖动一个分数，译文随之改变。选用只看位置的打分并去掉形容词，翻译就错了。",
   },
   how: {
     equation: "\"1\"  h_j = encoder(x_1 … x_S)_j          \"4\"  c_t = Σ_j a_tj h_j\n\"2\"  e_tj = score(q_t, h_j), q_t = 4 s_{t-1}    \"5\"  s_t = f(s_{t-1}, c_t)\n\"3\"  a_t = align(e_t)                         \"6\"  p(y_t) = softmax(output(s_{t-1}, c_t))\n\n\"dot\" q · h    \"scaled\" q · h / √K    \"cosine\" g q · h / (|q| |h|)    \"general\" qᵀ W h    \"additive\" vᵀ tanh(W q + U h + b)    \"location\" W_j q",
@@ -163,10 +167,10 @@ function mount(root, lab) {
   });
   fill(root,
     make("div", { class: "controls" },
-      make("fieldset", { class: "choice words" }, make("legend", {}, say({ en: "source sentence", zh: "源句" })), ...pickers),
-      choice({ label: { en: "score", zh: "打分函数" }, options: SCORES, value: at.score, pick: (value) => { at.score = value; at.changed.clear(); redraw(); } }).element,
-      choice({ label: { en: "alignment", zh: "对齐方式" }, options: ALIGNMENTS, value: at.alignment, pick: (value) => { at.alignment = value; redraw(); } }).element,
-      slider({ label: { en: "reach of the local forms", zh: "局部对齐的半径" }, min: 1, max: 4, step: 1, value: at.reach, input: (value) => { at.reach = value; redraw(); } }).element,
+      make("fieldset", { class: "choice words" }, make("legend", {}, say({ en: "Source sentence", zh: "源句" })), ...pickers),
+      choice({ label: { en: "Score", zh: "打分函数" }, options: SCORES, value: at.score, pick: (value) => { at.score = value; at.changed.clear(); redraw(); } }).element,
+      choice({ label: { en: "Alignment", zh: "对齐方式" }, options: ALIGNMENTS, value: at.alignment, pick: (value) => { at.alignment = value; redraw(); } }).element,
+      slider({ label: { en: "Reach of the local forms", zh: "局部对齐的半径" }, min: 1, max: 4, step: 1, value: at.reach, input: (value) => { at.reach = value; redraw(); } }).element,
       make("div", { class: "buttons" },
         button({ en: "◀ Back", zh: "◀ 上一步" }, () => onwards(-1)), button({ en: "Next step ▶", zh: "下一步 ▶" }, () => onwards(1)),
         button({ en: "Undo my scores", zh: "撤销改动的分数" }, () => { at.changed.clear(); redraw(); }))),

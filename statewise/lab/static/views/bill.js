@@ -119,8 +119,8 @@ function mount(root, lab) {
     ...models.flatMap((row) => contexts.map((context, index) => [row.name, row.year, row.parameters, context, row.state[index], row.flops[index], row.training ? row.training[index] : "", row.path]))];
   fill(root,
     make("div", { class: "controls" },
-      slider({ label: { en: "context, tokens", zh: "上下文长度（词元）" }, min: 0, max: contexts.length - 1, step: 1, value: at.index, show: (index) => contexts[index].toLocaleString("en"), input: (index) => { at.index = index; redraw(); } }).element,
-      choice({ label: { en: "drawn below", zh: "下图显示" }, options: QUANTITIES, value: at.quantity, pick: (value) => { at.quantity = value; drawChart(); } }).element),
+      slider({ label: { en: "Context, tokens", zh: "上下文长度（词元）" }, min: 0, max: contexts.length - 1, step: 1, value: at.index, show: (index) => contexts[index].toLocaleString("en"), input: (index) => { at.index = index; redraw(); } }).element,
+      choice({ label: { en: "Drawn below", zh: "下图显示" }, options: QUANTITIES, value: at.quantity, pick: (value) => { at.quantity = value; drawChart(); } }).element),
     make("figure", { class: "panel", id: "bill-chart" }, place, spoken, lab.exports("bill", () => ({ svg: saved.svg, rows: rows() }))),
     make("p", { class: "note" },
       say({ en: `Default sizes, vocabulary ${vocab}, one row, float32. Bars are logarithmic. `, zh: `默认规模，词表 ${vocab}，一行，float32。条形为对数刻度。` }),
