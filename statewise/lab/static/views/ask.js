@@ -26,7 +26,7 @@ export const askView = {
     zh: "国名只在开头出现一次，之后还会提到别的国家。",
   },
   how: {
-    equation: "p(language | passage) = softmax(head(s_T))   distance = \"words from the country to the answer\"",
+    equation: "p(language | passage) = softmax(head(s_T))   distance = \"words from the country to the answer|国名到答案之间的词数\"",
     code: 'from statewise.data.embedded import passages\n\nrow = passages(distance=64).held[0]\nprint(row.text, "→", row.label)',
     command: "statewise compare passages",
   },

@@ -30,7 +30,7 @@ export const clampView = {
     zh: "也可以选择 Transformer 的注意力权重，关掉一个头：哪个头更重要？",
   },
   how: {
-    equation: "f_t = σ(W x_t + U h_{t−1} + b)   \"is replaced by\"   f_t = v   \"at every step\"",
+    equation: "f_t = σ(W x_t + U h_{t−1} + b)   \"is replaced by|换成\"   f_t = v   \"at every step|每一步都如此\"",
     code: "import torch\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\ntokens_T = run.specimens(text=\"To be, or not to be\").tokens_T\nwith sw.lens(\"*forget_gate\", edit=lambda name, f: torch.ones_like(f)):\n    logits_BTV, state = run.model(tokens_T[None])",
     command: "statewise inspect shakespeare-lstm intervene",
   },

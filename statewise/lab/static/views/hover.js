@@ -102,7 +102,7 @@ export const hoverView = {
     zh: "指向一个字母，或用方向键移动。例子一开始选中的是结束引文的 '：Transformer 会回看引文开头的 `。",
   },
   how: {
-    equation: "g_s = ‖ ∂ (−log p(x_t | x_1 … x_{t−1})) / ∂ e(x_s) ‖   s < t\n\"Markov:\" |log p_k − log p_{k−1}| \"for the\" k\"-th newest symbol\"",
+    equation: "g_s = ‖ ∂ (−log p(x_t | x_1 … x_{t−1})) / ∂ e(x_s) ‖   s < t\n\"Markov:|马尔可夫：\" |log p_k − log p_{k−1}| \"for the|对第\" k\"-th newest symbol|个最近的符号\"",
     code: "from torch.nn import functional as F\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\ntokens_T = run.specimens(text=\"To be, or not to be\").tokens_T\ninputs = []  # vectors of the symbols, whose gradients are kept\nrun.model.embedding.register_forward_hook(lambda module, given, x: inputs.append(x) or x.retain_grad())\nlogits_BTV, _ = run.model(tokens_T[None, :-1])\nF.cross_entropy(logits_BTV[0, -1], tokens_T[-1]).backward()\nprint(inputs[0].grad.norm(dim=-1))",
     command: "statewise inspect shakespeare-lstm gradient",
   },

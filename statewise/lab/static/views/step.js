@@ -129,7 +129,7 @@ export const stepView = {
     zh: "LSTM 把“引号还没有关上”记在哪里？按“寻找引号内的单元”：每个模型下方的文本会按最能跟随 ` 与 ' 之间引文的那个单元着色。LSTM 在引文里外是两种颜色，Elman 网络则不是。再换一段你自己的引文试试。",
   },
   how: {
-    equation: "y_t, s_t = model(x_t, s_{t−1})\np(x_{t+1} | x_1 … x_t) = softmax(y_t)\n\"surprise\"_t = −log₂ p(x_t | x_1 … x_{t−1})",
+    equation: "y_t, s_t = model(x_t, s_{t−1})\np(x_{t+1} | x_1 … x_t) = softmax(y_t)\n\"surprise|意外度\"_t = −log₂ p(x_t | x_1 … x_{t−1})",
     code: 'import statewise as sw\n\nrun = sw.load("shakespeare-lstm")\nat = run.begin("To be, or not")\nprint(sw.state_bytes(at.state))',
     command: "statewise lab --open",
   },

@@ -45,7 +45,7 @@ export const touchView = {
     zh: "例子里的引号还没有关上，选中的正是跟随引文的那个单元：把它调高，LSTM 对关引号 ' 的预期就大大降低。也可以粘贴另一段文本的状态：模型会像读过那段文本一样继续。",
   },
   how: {
-    equation: "s' = s \"with\" s'[i] = v\ny, s'' = model(x, s')        \"the future depends on the past through\" s \"alone\"",
+    equation: "s' = s \"with|其中\" s'[i] = v\ny, s'' = model(x, s')        \"the future depends on the past through|未来对过去的依赖只经过\" s \"alone|\"",
     code: "import torch\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\nat = run.begin(\"To be, or not\")\nlayer = at.state.layers[0]\nerased = layer._replace(c_BD=layer.c_BD.index_fill(1, torch.tensor([7]), 0.0))\nlogits_BV, _ = run.model.step(at.token_B, at.state._replace(layers=(erased,)))",
     command: "statewise lab --open",
   },

@@ -27,7 +27,7 @@ export const trainView = {
     zh: "用 SGD、不剪裁而调高学习率，一次陡峭的更新就会毁掉网络。",
   },
   how: {
-    equation: "a_t = b + W h_{t-1} + U x_t     h_t = tanh a_t     o_t = c + V h_t\n∇o_t = softmax(o_t) − 1[y_t]     \"sine:\" o_t − y_t\n∇h_t = Vᵀ ∇o_t + Wᵀ diag(1 − h_{t+1}²) ∇h_{t+1}          \"the second term is 0 at a cut\"\n∇c = Σ ∇o_t     ∇V = Σ ∇o_t h_tᵀ     ∇b = Σ d_t     ∇W = Σ d_t h_{t-1}ᵀ     ∇U = Σ d_t x_tᵀ     d_t = diag(1 − h_t²) ∇h_t\n\"clip:\" ∇ ← ∇ · min(1, θ / ‖∇‖)",
+    equation: "a_t = b + W h_{t-1} + U x_t     h_t = tanh a_t     o_t = c + V h_t\n∇o_t = softmax(o_t) − 1[y_t]     \"sine:|正弦：\" o_t − y_t\n∇h_t = Vᵀ ∇o_t + Wᵀ diag(1 − h_{t+1}²) ∇h_{t+1}          \"the second term is 0 at a cut|在截断处第二项为 0\"\n∇c = Σ ∇o_t     ∇V = Σ ∇o_t h_tᵀ     ∇b = Σ d_t     ∇W = Σ d_t h_{t-1}ᵀ     ∇U = Σ d_t x_tᵀ     d_t = diag(1 − h_t²) ∇h_t\n\"clip:|剪裁：\" ∇ ← ∇ · min(1, θ / ‖∇‖)",
     code: "import torch\nfrom torch.nn import functional as F\nimport statewise as sw\n\nmixer, read = sw.Elman(16, input_width=1), torch.nn.Linear(16, 2)  # U, W, b and V, c\nweights = [*mixer.parameters(), *read.parameters()]\noptimizer = torch.optim.Adam(weights, lr=0.01)\nfor step in range(100):\n    bits_BT = torch.randint(2, (16, 10))\n    h_BTD, state = mixer(2.0 * bits_BT[:, :, None] - 1)  # parity of bits\n    loss = F.cross_entropy(read(h_BTD).flatten(0, 1), (bits_BT.cumsum(1) % 2).flatten())\n    optimizer.zero_grad()\n    loss.backward()\n    torch.nn.utils.clip_grad_norm_(weights, 1.0)\n    optimizer.step()\nprint(loss.item())",
     command: "statewise train elman --set train.truncation.kind=fixed --set train.truncation.length=16",
   },

@@ -114,7 +114,7 @@ export const truncationView = {
     zh: "同样的截断，对不同模型的影响并不相同，换一个模型比比看。",
   },
   how: {
-    equation: "g = Σ_{a ≤ b} w_ab m_ab          m_ab = ∂L_b / ∂(\"weights as used in block\" a)\nw_ab = Π (\"flow at the boundaries between\" a \"and\" b)     0 \"at a cut,\" 1 \"elsewhere,\" 1/p \"where an unbiased cut is kept\"\n\"bias\" = ‖E g − ∇L‖ / ‖∇L‖        \"spread\"² = E‖g − E g‖² / ‖∇L‖²        ∇L: \"all\" w = 1",
+    equation: "g = Σ_{a ≤ b} w_ab m_ab          m_ab = ∂L_b / ∂(\"weights as used in block|段内所用的权重，段\" a)\nw_ab = Π (\"flow at the boundaries between|各边界处的通过率，从\" a \"and|到\" b)     0 \"at a cut,|在截断处，\" 1 \"elsewhere,|在别处，\" 1/p \"where an unbiased cut is kept|在保留的无偏截断处\"\n\"bias|偏差\" = ‖E g − ∇L‖ / ‖∇L‖        \"spread|标准差\"² = E‖g − E g‖² / ‖∇L‖²        ∇L: \"all|全部\" w = 1",
     code: "import statewise as sw\nfrom statewise.inspection import block_gradients\n\nrun = sw.load(\"shakespeare-lstm\")\ntokens_T = run.specimens(text=\"To be, or not to be, that is the question. \" * 3).tokens_T\nfound = block_gradients(run.model, tokens_T[:96], tokens_T[1:97], block=8)\nprint(found.products_NN.shape, found.held_bytes)",
     command: "statewise inspect shakespeare-lstm bptt",
   },
