@@ -134,7 +134,7 @@ function viewer(views, lab, place) {
       const number = String(views.indexOf(view) + 1);
       const body = make("div", { class: "view" });
       const heading = make("h2", { id: `view-${view.id}`, tabindex: -1 }, make("span", { class: "number" }, number), say(view.title));
-      const section = make("section", { "aria-labelledby": `view-${view.id}` }, heading, make("p", { class: "look" }, say(view.lookFor)), view.more ? make("p", { class: "more" }, say(view.more)) : null, body, explanation(view));
+      const section = make("section", { "aria-labelledby": `view-${view.id}` }, heading, make("p", { class: "look" }, say(view.lookFor)), view.more && (!view.needsModels || lab.extra.ask) ? make("p", { class: "more" }, say(view.more)) : null, body, explanation(view));
       place.append(section);
       opened.set(view.id, { section, mounted: view.mount(body, lab) });
     }
