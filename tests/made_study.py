@@ -202,10 +202,10 @@ def look() -> Figure:
     )
 
 
-def write(part: Part, *, folder: Path, static: bool = True, command: str | None = None) -> Path:
+def write(part: Part, *, folder: Path, static: bool = True, command: str | None = None, **more: Any) -> Path:
     """The report of one study."""
     title, question = part.study.title, part.study.question
-    return write_report([part], title=title, question=question, folder=folder, static=static, command=command)
+    return write_report([part], title=title, question=question, folder=folder, static=static, command=command, **more)
 
 
 def write_lineage(folder: Path, *, static: bool = False) -> Path:

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from statewise.comparison import Compared, ComparedPart
+    from statewise.figures.html import Frame
+    from statewise.tasks import Run
 
 _DEFAULT = "lineage"
 # Columns for the terminal, as many as fit; the study's other metrics stand between these. The report has all columns.
@@ -66,6 +69,9 @@ def compare(
     ] = None,
     list_: Annotated[bool, option("--list", "List the studies and exit.")] = False,
     static: Annotated[bool, option("--static", "A report without scripts: static figures.")] = False,
+    lab: Annotated[
+        bool, option("--lab", "Put the trained models into the report: they read what you type. Needs the extra onnx.")
+    ] = False,
     engine: Annotated[
         Literal["local", "ray"], option("--engine local|ray", "Where trials run: here, or on a Ray cluster.")
     ] = "local",
@@ -101,6 +107,7 @@ def compare(
         engine=engine,
         display=make_board(quiet=quiet or json_),
         command=shlex.join(["statewise", *sys.argv[1:]]),
+        live=_live(static) if lab else None,
     )
     if json_:
         print_json({**compared.report, "report": str(compared.page), "left": compared.left, "failed": compared.failed})
@@ -111,6 +118,17 @@ def compare(
         tell(f"statewise: {message}", error=True)
         return 128 + compared.stopped
     return 1 if any(trial.phase == "final" for part in compared.parts for trial in part.ran.failed) else 0
+
+
+def _live(static: bool) -> "Callable[[Mapping[str, Run]], Frame | None]":
+    """Refused before training, not after it, where it cannot be had."""
+    from statewise.lab import frame
+    from statewise.specs import UserError, optional
+
+    if static:
+        raise UserError("--lab needs scripts, and --static leaves them out", fix="leave one of the two out")
+    optional("onnxscript", extra="onnx", needed_by="models in a report")
+    return frame
 
 
 def _list(json_: bool) -> int:

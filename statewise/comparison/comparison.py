@@ -15,6 +15,7 @@ from statewise.comparison.plan import Plan, plan
 from statewise.comparison.progress import Board
 from statewise.comparison.ray_engine import run_on_ray
 from statewise.comparison.recall import gradient_map
+from statewise.comparison.record import trial_folder
 from statewise.comparison.report import Part, write_report
 from statewise.comparison.search import write_record
 from statewise.comparison.study import (
@@ -34,6 +35,7 @@ from statewise.comparison.study import (
 )
 from statewise.data import Data, file_names, memory_file, stored_in
 from statewise.disk import make_folder, write
+from statewise.figures.html import Frame
 from statewise.models import AnyMixer, CustomMixer, classes_of, from_source, names_a_file, own_mixer, own_mixers
 from statewise.specs import (
     EntrySpec,
@@ -49,7 +51,7 @@ from statewise.specs import (
     snake,
     with_settings,
 )
-from statewise.tasks import find_run, read_spec
+from statewise.tasks import Run, find_run, load, read_spec
 from statewise.training import Parallel, Signals, pick_device, refuse_what_does_not_fit, refuse_what_is_never_captured
 
 _AMOUNTS = ("budget.amount", "budget.also.amount")
@@ -161,6 +163,7 @@ def compare(
     engine: Literal["local", "ray"] = "local",
     display: Board | None = None,
     command: str | None = None,
+    live: Callable[[Mapping[str, Run]], Frame | None] | None = None,
 ) -> Compared:
     """Train several models under one budget and write a report into `out` (default: `studies/NAME`).
 
@@ -171,7 +174,8 @@ def compare(
     `mixers` are classes of your own, or the files they are in: each becomes an entry (of the last study, where there
     are several), unless an entry has it already. `add` may name such a file too: `["mine=ema.py model.depth=2"]`.
     Trials that are done are not run again. `workers` processes run at the same time, each with so many `threads`.
-    `command` is what the report says it was made by. Returns the table, the verdict and the path of the report.
+    `command` is what the report says it was made by. `live` shows one run of each entry in the report: with
+    `sw.lab.frame`, a reader types and the models read along. Returns the table, the verdict and the path of the report.
 
     >>> compared = sw.compare("two.toml", out="studies/two", workers=1, static=True)
     >>> [row["entry"] for row in compared.table]
@@ -224,10 +228,23 @@ def compare(
             static=static,
             command=command or shlex.join(again),
             look=gradient_map(story.look, parts),
+            live=None if live is None or static else live(_one_run_each(parts)),
         )
         report = from_json(read_small(folder / "report.json"))
         named = [ComparedPart(part.name, told, ran) for part, told, ran in zip(parts, report["parts"], rans)]
         return Compared(page, report, tuple(named), signals.received)
+
+
+def _one_run_each(parts: Sequence[Part]) -> dict[str, Run]:
+    """The first finished run of each entry, by its name; of several studies, with the study's."""
+    runs: dict[str, Run] = {}
+    for part in parts:
+        for result in part.found:
+            name = result.entry if len(parts) == 1 else f"{result.entry} ({part.name})"
+            folder = trial_folder(part.folder, result.key) / "run"
+            if result.phase == "final" and name not in runs and folder.is_dir():
+                runs[name] = load(folder, device="cpu", mixer=classes_of(part.study.mixers))
+    return runs
 
 
 def _kept(story: Story) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
+from typing import NamedTuple
 from urllib.parse import quote
 
 from statewise.display import alone, visible, whole_letters
@@ -19,15 +20,26 @@ _WIDE, _NARROW = 640, 340  # pixels that a drawing is made for
 _LONG = 24  # rows of a table that are shown at once
 
 
-def page(*, title: str, body: str, description: str = "", static: bool = False) -> str:
-    """The whole document around a body made of the parts below. `static`: without scripts, pictures only."""
+class Frame(NamedTuple):
+    """A page inside a page, as an `iframe`, and what its Content-Security-Policy lets run."""
+
+    element: str
+    sources: tuple[str, ...]
+
+
+def page(*, title: str, body: str, description: str = "", static: bool = False, frames: Sequence[Frame] = ()) -> str:
+    """The whole document around a body made of the parts below. `static`: without scripts, pictures only.
+
+    `frames` are those in the body: what may run in them has to be allowed here, too.
+    """
     script = "" if static else part("script.js")
+    inside = dict.fromkeys(source for frame in frames for source in frame.sources)
     policy = "; ".join(
         [
             "default-src 'none'",
             "img-src data: blob:",
             "style-src 'unsafe-inline'",
-            *([f"script-src {source_hash(script)}"] if script else []),
+            *([f"script-src {' '.join([source_hash(script), *inside])}"] if script else []),
             "base-uri 'none'",
             "form-action 'none'",
         ]

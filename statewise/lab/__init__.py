@@ -3,6 +3,7 @@
 from statewise.lab.bundle import bundle as bundle
 from statewise.lab.bundle import lineage as lineage
 from statewise.lab.notebook import Lab as Lab
+from statewise.lab.notebook import frame as frame
 from statewise.lab.notebook import show as show
 from statewise.lab.onnxruntime import Foreign as Foreign
 from statewise.lab.onnxruntime import foreign as foreign

@@ -1,18 +1,21 @@
 """The lab's page where Python shows things: in a notebook, as a frame of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any, final
 
 from statewise.disk import write
-from statewise.lab.bundle import bundle
-from statewise.lab.page import page
-from statewise.specs import UserError
+from statewise.figures import html
+from statewise.lab.bundle import VERSION, bundle, model_record
+from statewise.lab.page import page, sources
+from statewise.specs import UserError, optional
 from statewise.tasks import Run
 
 _LOWEST = 200  # pixels
+_LARGEST = 1 << 17  # numbers of a model in a report, which all readers load
 # Its own origin, so that it reads nothing of the notebook; scripts and saved pictures are all that it needs.
 _SANDBOX = "allow-scripts allow-downloads"
 
@@ -61,6 +64,24 @@ class Lab:
         style = f"width:100%;height:{self.height}px;border:1px solid #8886;border-radius:6px"
         asked = f'sandbox="{_SANDBOX}" allow="clipboard-write" title="{escape(repr(self))}" style="{style}"'
         return f'<iframe {asked} srcdoc="{escape(self.html)}"></iframe>'
+
+
+def frame(runs: Mapping[str, Run]) -> html.Frame | None:
+    """The models in a report, by their names there: those that read text and are small; None where there are none.
+
+    >>> sw.lab.frame({"mine": sw.load("runs/lstm")}).element[:7]
+    '<iframe'
+    """
+    optional("onnx", extra="onnx", needed_by="models in a report")
+    models = []
+    for name, run in runs.items():
+        if sum(leaf.numel() for leaf in run.model.state_dict().values()) <= _LARGEST:
+            with suppress(UserError):  # what the lab cannot show is in the report's table
+                models.append(model_record(run, name=name))
+    if not models:
+        return None
+    shown = Lab({"version": VERSION, "models": models, "extra": {}})
+    return html.Frame(shown._repr_html_(), sources())
 
 
 def show(runs: Run | Sequence[Run], *, view: str = "", height: int = 760, exact: bool = False) -> Lab:

@@ -38,7 +38,7 @@ def page(
     if view and view not in views():
         raise UserError(f"the lab has no view {view!r}", fix=nearest(view, views()))
     program, style = script("live" if live else "ort" if runtime else "machine"), stylesheet()
-    sources = [html.source_hash(part) for part in (program, *([runtime.module] if runtime else []))]
+    scripts = [*sources(program), *([html.source_hash(runtime.module)] if runtime else [])]
     text = json.dumps(bundle, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     data = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
     policy = "; ".join(
@@ -46,7 +46,7 @@ def page(
             "default-src 'none'",
             "img-src data: blob:",
             f"style-src {html.source_hash(style)}",
-            f"script-src {' '.join(sources)} 'wasm-unsafe-eval'",
+            f"script-src {' '.join(scripts)}",
             *(["connect-src 'self'"] if live else []),
             "base-uri 'none'",
             "form-action 'none'",
@@ -83,6 +83,11 @@ def page(
             "",
         ]
     )
+
+
+def sources(program: str = "") -> tuple[str, ...]:
+    """What the page's policy lets run: a program (default: that of the interpreter), and the WebAssembly in it."""
+    return html.source_hash(program or script()), "'wasm-unsafe-eval'"
 
 
 @cache

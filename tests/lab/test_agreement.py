@@ -134,6 +134,7 @@ def check(machine: TokenMachine[Any], folder: Path) -> None:
     assert found["seen"] <= 10 * bound, found
     assert found["edited"] <= 10 * BOUND, found
     assert found["gradient"] <= max(GRADIENT_BOUND, AMPLIFIED * own_gradient), found
+    assert found["forked"] == 0, found
     assert found["bytes"] == held
     assert found["names"] > 0
 

@@ -7,7 +7,9 @@ import pytest
 from inspected_page import Watched
 from machines_bundle import HOSTILE, machines_bundle
 
-from statewise.lab import Lab
+import statewise as sw
+from statewise.figures import html
+from statewise.lab import Lab, notebook
 from statewise.specs import UserError
 
 FIRST = ("step", "hover", "touch", "clamp")
@@ -78,6 +80,35 @@ def test_a_classifier_reads_along(view: str, cell: Any) -> None:
         frame.wait_for_selector(".finding:has-text('answer')" if view == "touch" else ".finding:has-text('bit')")
         assert not frame.locator(".futures").first.is_visible()
         assert frame.locator(".next:visible > div").count() > 1
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_report_lets_the_models_of_its_frame_run(
+    allowed: bool, browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notebook, "_LARGEST", 300_000)
+    runs = {f"small {HOSTILE}": sw.load("shakespeare-elman"), "large": sw.load("shakespeare-lstm")}
+    frame = sw.lab.frame(runs)
+    assert frame is not None
+    path = tmp_path / "report.html"
+    path.write_text(html.page(title="r", body=frame.element, frames=[frame] if allowed else []), encoding="utf-8")
+    with Watched(browser, path) as seen:
+        inside = seen.page.frame_locator("iframe")
+        if not allowed:
+            inside.locator("noscript").wait_for(state="attached")
+            assert inside.locator("textarea").count() == 0
+            assert any("Content Security Policy" in said for said in seen.wrong)
+            return
+        inside.locator(".view[data-read=yes]").wait_for()
+        assert inside.locator(".chip").all_inner_texts() == [f"small {HOSTILE} (1990)"]
+        before = inside.locator(".next").inner_text()
+        inside.locator("textarea").fill("To be, or n")
+        inside.locator(f".next:not(:text-is({before!r}))").wait_for()
+        assert seen.wrong == []
+
+
+def test_a_report_without_small_models_has_no_frame() -> None:
+    assert sw.lab.frame({"large": sw.load("shakespeare-lstm")}) is None
 
 
 def test_what_cannot_be_shown_is_refused_at_once() -> None:

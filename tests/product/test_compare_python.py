@@ -56,6 +56,11 @@ def test_an_object_a_table_and_a_file_are_one_study(tmp_path: Path, monkeypatch:
     ended = [json.loads(line) for line in Path("studies/two-small/log.jsonl").read_text().splitlines()]
     assert len([one for one in ended if one["event"] == "end"]) == 2, "what was done is not done again"
 
+    shown: list[list[str]] = []
+    live = statewise.compare(spec(), workers=1, live=lambda runs: shown.append(sorted(runs)))
+    assert shown == [["elman", "gru"]], "one run of each entry"
+    assert "Try them" not in live.page.read_text()
+
     command = found.report["command"].split()
     assert command[:2] == ["statewise", "compare"]
     said = call(*command[1:], "--static", "--quiet", "--json")

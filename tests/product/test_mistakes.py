@@ -45,6 +45,7 @@ MISTAKES = [
     ("train --width 8 translation", "--set model.encoder.width=8 or --set model.decoder.width=8"),
     ("train translation --beam-size 4", "--set decoding.beam=4"),
     ("train classification --text-column review", "--set data.text=review"),
+    ("compare memory --lab --static", "leave one of the two out"),
     ("compare --width 32", "it is a setting: --set base.model.width=32"),
     ("compare memory --lr 0.1", "it is a setting: --set base.train.lr=0.1"),
     ("compare --metric accuracy", "it is a setting: --set metric=accuracy"),

@@ -19,6 +19,7 @@ from statewise.comparison.report.content import MOST, gather
 from statewise.comparison.report.lineage import FORMS, groups, models
 from statewise.comparison.report.surprise import Surprised, disagreements
 from statewise.comparison.trial import Failure, Found, Point
+from statewise.figures.html import Frame
 from statewise.models.lineage import LINEAGE
 from statewise.specs.study import TrainingBudgetSpec
 
@@ -303,6 +304,16 @@ def test_the_search_is_logged(tmp_path: Path) -> None:
     assert len(rows) == 12
     assert [row["note"]["text"] for row in rows] == ["chosen", ""] * 6
     assert "same 2 search trials" in data["searched"]
+
+
+def test_models_that_read_what_is_typed_have_a_section(tmp_path: Path) -> None:
+    part = Part("made", made.study([one.name for one in made.ENTRIES]), [], made.results(), [], tmp_path)
+    frame = Frame("<iframe></iframe>", ("'sha256-one'", "'wasm-unsafe-eval'"))
+    page = made.write(part, folder=tmp_path, static=False, live=frame).read_text()
+    assert '<section id="live"><h2>Try them</h2>' in page
+    assert "<iframe></iframe></section>" in page.replace("\n", "")
+    assert " 'sha256-one' 'wasm-unsafe-eval';" in page
+    assert "iframe" not in made.write(part, folder=tmp_path, static=False).read_text()
 
 
 # -------------------------------------------------------------------- text from data is text

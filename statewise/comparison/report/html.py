@@ -12,15 +12,19 @@ from statewise.display import plain, visible, whole_letters
 from statewise.figures import HUES, html, swatch, widened
 
 
-def page(content: Content, *, static: bool = False) -> str:
-    """`static`: without scripts, pictures only."""
+def page(content: Content, *, static: bool = False, live: html.Frame | None = None) -> str:
+    """`static`: without scripts, pictures only. `live`: models that read what is typed."""
     return html.page(
-        title=content.title, body="\n".join(_body(content)), description=" ".join(content.verdict), static=static
+        title=content.title,
+        body="\n".join(_body(content, live)),
+        description=" ".join(content.verdict),
+        static=static,
+        frames=[live] if live else [],
     )
 
 
-def _body(content: Content) -> list[str]:
-    sections = _sections(content)
+def _body(content: Content, live: html.Frame | None) -> list[str]:
+    sections = _sections(content, live)
     links = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title, _ in sections)
     parts = [
         f'<header><p class="brand">statewise</p><h1>{escape(content.title)}</h1>',
@@ -65,7 +69,7 @@ def _key(entries: Sequence[str], inside: str) -> str:
     return f'<button aria-pressed="false" title="highlight in all figures" data-entries="{named}">{inside}</button>'
 
 
-def _sections(content: Content) -> list[tuple[str, str, str]]:
+def _sections(content: Content, live: html.Frame | None) -> list[tuple[str, str, str]]:
     sections = []
     if len(content.models) > 1:
         sections.append(("lineage", "The models, in order of years", _models(content.models)))
@@ -76,6 +80,9 @@ def _sections(content: Content) -> list[tuple[str, str, str]]:
     for part in content.parts:
         if part.samples or part.sampled:
             sections.append((f"{part.name}-samples" if several else "samples", "Samples", _samples(part)))
+    if live:
+        said = "These are the trained models, one run of each entry: type, and each reads along."
+        sections.append(("live", "Try them", f"<p>{said}</p>{live.element}"))
     more = html.figures(content.more, content.colours) if content.more else ""
     more += "".join(_readings(part) + _disagreements(part) + _answers(part) for part in content.parts)
     if more:

@@ -10,6 +10,7 @@ from statewise.comparison.report.html import page
 from statewise.comparison.report.markdown import markdown
 from statewise.disk import for_json, make_folder, write
 from statewise.figures import Figure
+from statewise.figures.html import Frame
 
 
 def write_report(
@@ -21,11 +22,12 @@ def write_report(
     static: bool = False,
     command: str | None = None,
     look: Figure | None = None,
+    live: Frame | None = None,
 ) -> Path:
     """Write `report.html`, `report.md` and `report.json` into a folder; the path of the first.
 
     Not every trial has to be there: the report lists what is missing. `look` is a figure that shows why, from inside a
-    model; `static`: a page without scripts; `command`: what reproduces it.
+    model; `static`: a page without scripts; `command`: what reproduces it; `live`: models that read what is typed.
 
         write_report([Part("memory", study, entries, found, (), folder)], title="Memory", question="...", folder=folder)
     """
@@ -34,5 +36,5 @@ def write_report(
     content = gather(parts, title=title, question=question, command=command, look=look)
     write(folder / "report.json", json.dumps(for_json(as_dict(content)), indent=1, allow_nan=False) + "\n")
     write(folder / "report.md", markdown(content))
-    write(folder / "report.html", page(content, static=static))
+    write(folder / "report.html", page(content, static=static, live=live))
     return folder / "report.html"

@@ -67,7 +67,7 @@ function matmul(node, [a, b], _y, dy, wanted) {
   const db = wanted[1] ? zeros(b) : null;
   if (node.matrix && da && backThroughWeight(da, dy, m * first.length, node.matrix)) return [da, null];
   for (let at = 0; at < first.length; at += 1) {
-    const [aAt, bAt, yAt] = [first[at] * m * k, second[at] * k * n, at * m * n];
+    const [aAt, bAt, yAt] = [first[at], second[at], at * m * n];
     for (let row = 0; row < m; row += 1)
       for (let i = 0; i < k; i += 1) {
         let sum = 0;

@@ -124,7 +124,7 @@ function markLine(mark, across, up, frame, size) {
 
 /** Width of a text of a size, roughly: a Chinese letter is as wide as it is high. @param {string} text @param {number} size */
 export function textWidth(text, size) {
-  return [...text].reduce((sum, letter) => sum + (letter.charCodeAt(0) > 0x2e7f ? 1.02 : 0.58), 0) * size;
+  return [...text].reduce((sum, letter) => sum + (letter.charCodeAt(0) > 0x2e7f ? 1.02 : /[mwMW]/.test(letter) ? 0.95 : /[ifjlrt.,: ]/.test(letter) ? 0.4 : 0.62), 0) * size;
 }
 
 /** @param {Series[]} series @param {number} width @param {number} size */

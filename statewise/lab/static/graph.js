@@ -38,8 +38,20 @@ export class Graph {
       const name = op === "Gelu" && attributes.approximate === "tanh" ? "GeluTanh" : op;
       if (!(name in OPERATORS)) throw new Error(`the operator ${op} is not known here`);
       const fixed = inputs.length > 1 && this.constants[inputs[1]]?.dims.length === 2;
-      return { op: name, inputs: Int32Array.from(inputs), outputs: Int32Array.from(outputs), attributes, kept: [], rooms: new Map(), fresh: false, fixed, matrix: null, table: null };
+      return { op: name, inputs: Int32Array.from(inputs), outputs: Int32Array.from(outputs), attributes, kept: [], rooms: new Map(), fresh: false, fixed, lazy: false, settled: false, list: -1, grew: false, matrix: null, table: null };
     });
+    const read = new Map(record.outputs.map(([, place]) => [place, [false]])); // by which nodes; `true`: by a product, as its second factor
+    for (const { op, inputs } of this.nodes) inputs.forEach((place, i) => read.set(place, [...(read.get(place) ?? []), op === "MatMul" && i === 1]));
+    const made = new Map(this.nodes.map((node) => [node.outputs[0], node]));
+    const given = new Set(record.inputs.map(([, place]) => place));
+    for (const node of this.nodes) {
+      node.settled = node.inputs.slice(1).every((place) => place < 0 || this.constants[place] !== undefined);
+      // What a list is joined with is often scattered to the end of the new list once more.
+      const [whole, , updates] = node.inputs, join = node.op === "ScatterND" ? made.get(whole) : undefined;
+      if (join?.op === "Concat" && join.inputs.length === 2 && join.inputs[1] === updates && given.has(join.inputs[0])) node.list = join.inputs[0];
+    }
+    this.lists = new Map(this.nodes.filter((node) => node.list >= 0).map((node) => [node.outputs[0], node]));
+    for (const node of this.nodes) node.lazy = node.op === "Transpose" && (read.get(node.outputs[0]) ?? []).every(Boolean);
   }
 
   /**
@@ -67,6 +79,12 @@ export class Graph {
       }
     }
     return values;
+  }
+
+  /** The list that grew into a value in this step. @param {(Tensor | undefined)[]} values @param {string} name */
+  before(values, name) {
+    const node = this.lists.get(/** @type {number} */ (this.place.get(name)));
+    return node?.grew ? values[node.list] : undefined;
   }
 
   /** @param {(Tensor | undefined)[]} values @param {string} name @returns {Tensor} */

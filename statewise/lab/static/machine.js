@@ -15,6 +15,19 @@ import { makeTokenizer } from "./tokenizer.js";
 
 const AFTER = "after.";
 
+/** How far the memory of a list is filled. @type {WeakMap<ArrayBufferLike, number>} */
+const filled = new WeakMap();
+
+/** A list that has grown at its end. It lies in one memory with the list that it was, if no other has grown there. @param {Tensor} old @param {Tensor} now @returns {Tensor} */
+function grown(old, { kind, dims, data }) {
+  const from = old.data.length, { buffer } = old.data;
+  const goesOn = filled.get(buffer) === from && data.byteLength <= buffer.byteLength;
+  const room = goesOn ? new Float32Array(buffer) : new Float32Array(2 * data.length);
+  room.set(goesOn ? data.subarray(from) : data, goesOn ? from : 0);
+  filled.set(room.buffer, data.length);
+  return { kind, dims, data: room.subarray(0, data.length) };
+}
+
 /** Names that every machine has. */
 export class Described {
   /** @param {ModelRecord} record */
@@ -147,7 +160,10 @@ export class GraphMachine extends Described {
   /** @param {State} state @param {(Tensor | undefined)[]} values @returns {Step} */
   outcome(state, values) {
     const { graph } = this;
-    const own = (/** @type {string} */ name) => copyOf(graph.value(values, name));
+    const own = (/** @type {string} */ name) => {
+      const old = graph.before(values, name), now = graph.value(values, name);
+      return old ? grown(old, now) : copyOf(now);
+    };
     return {
       logits: /** @type {Float32Array} */ (own("logits").data),
       state: new Map(Array.from(state.keys(), (name) => [name, own(AFTER + name)])),

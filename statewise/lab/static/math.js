@@ -1,10 +1,10 @@
 // @ts-check
 /**
- * Equations as MathML, which browsers draw themselves, from a plain notation: `h_{t-1}`, `W^k`, `√K`, `"prose"`.
+ * Equations as MathML, which browsers draw themselves, from a plain notation: `h_{t-1}`, `W^k`, `√K`, `"prose|in Chinese"`.
  * Three spaces begin another equation in the same line.
  */
 
-import { make } from "./dom.js";
+import { make, translate } from "./dom.js";
 
 const MATHML = "http://www.w3.org/1998/Math/MathML";
 const RAISED = new Map([...Array.from("⁰¹²³⁴⁵⁶⁷⁸⁹⁻ᵀ", (sign, i) => /** @type {[string, string]} */ ([sign, "0123456789−T"[i]])), ["'", "′"]]);
@@ -26,7 +26,13 @@ function parts(text) {
 
 /** One thing that an index may stand at. @param {string} part */
 function atom(part) {
-  if (part.startsWith('"')) return element("mtext", `${part.slice(1, -1).replaceAll(" ", "\u00a0")}\u2002`);
+  if (part.startsWith('"')) {
+    const [en, zh = en] = part.slice(1, -1).split("|").map((prose) => `${prose.replaceAll(" ", "\u00a0")}\u2002`);
+    const text = element("mtext", translate({ en, zh }));
+    text.setAttribute("data-en", en);
+    text.setAttribute("data-zh", zh);
+    return text;
+  }
   if (/^\p{L}/u.test(part) && !RAISED.has(part)) return element("mi", part);
   if (/^\d/.test(part)) return element("mn", part);
   const sign = element("mo", OPERATORS.get(part) || part);

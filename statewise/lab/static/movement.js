@@ -80,7 +80,7 @@ export function sliceTable(dims, starts, ends, axes, steps) {
   return strided(sizes, jumps, offset);
 }
 
-/** Where the numbers that an index names are: of `Gather`, `GatherElements` and `GatherND`. @param {Node} node @param {Tensor} x @param {Tensor} at */
+/** Where the numbers that an index names are: of `Gather`, `GatherElements` and `GatherND`. @param {Node} node @param {Tensor} x @param {Tensor} at @returns {import("./node.js").Places} */
 export function gatherTable(node, x, at) {
   const strides = stridesOf(x.dims);
   if (node.op === "GatherND") {
@@ -101,22 +101,24 @@ export function gatherTable(node, x, at) {
     return { dims: at.dims, maps: [map] };
   }
   const dims = [...x.dims.slice(0, axis), ...at.dims, ...x.dims.slice(axis + 1)];
-  const inner = count(x.dims.slice(axis + 1));
-  const map = new Int32Array(count(dims));
-  let i = 0;
-  for (let outer = 0; outer < count(x.dims.slice(0, axis)); outer += 1)
-    for (let k = 0; k < at.data.length; k += 1) {
-      const base = (outer * x.dims[axis] + from(at.data[k], x.dims[axis])) * inner;
-      for (let j = 0; j < inner; j += 1, i += 1) map[i] = base + j;
-    }
-  return { dims, maps: [map] };
+  const inner = count(x.dims.slice(axis + 1)), size = at.data.length;
+  const begins = Int32Array.from({ length: count(x.dims.slice(0, axis)) * size }, (_, i) => (Math.floor(i / size) * x.dims[axis] + from(at.data[i % size], x.dims[axis])) * inner);
+  /** @type {Int32Array[] | null} */
+  let maps = null;
+  return {
+    dims,
+    runs: { length: inner, steps: [1], begins: [begins] },
+    get maps() {
+      return (maps ??= [Int32Array.from({ length: begins.length * inner }, (_, i) => begins[Math.floor(i / inner)] + (i % inner))]);
+    },
+  };
 }
 
 /** Where scattered numbers go: of `ScatterND` and `ScatterElements`. @param {Node} node @param {Tensor} x @param {Tensor} at @param {Tensor} updates @returns {Int32Array} */
 export function scatterPlaces(node, x, at, updates) {
   const as = { ...node, op: node.op === "ScatterND" ? "GatherND" : "GatherElements" };
-  const { maps } = gatherTable(as, x, at);
-  if (count(updates.dims) !== maps[0].length) throw new Error(`${node.op}: ${maps[0].length} places for ${count(updates.dims)} values`);
-  return maps[0];
+  const map = /** @type {Int32Array} */ (gatherTable(as, x, at).maps[0]);
+  if (count(updates.dims) !== map.length) throw new Error(`${node.op}: ${map.length} places for ${count(updates.dims)} values`);
+  return map;
 }
 

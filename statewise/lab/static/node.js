@@ -11,9 +11,11 @@ import { count, numbers, sameDims } from "./tensor.js";
 /**
  * A node keeps the memory of its result and its tables from step to step, as long as the dims stay the same.
  * `rooms`: where large results lie in the memory of WebAssembly; `fixed`: its second input is a weight; `matrix`: where
- * that lies there.
+ * that lies there; `lazy`: only a product reads its result, and moves nothing before; `settled`: all inputs but the first are constants; `list`: the
+ * input whose numbers a scattering only repeats at the end; `grew`: it did so.
  * @typedef {{op: string, inputs: Int32Array, outputs: Int32Array, attributes: Attributes, kept: Numbers[],
- *   rooms: Map<number, import("./simd.js").Room>, fresh: boolean, fixed: boolean,
+ *   rooms: Map<number, import("./simd.js").Room>, fresh: boolean, fixed: boolean, lazy: boolean, settled: boolean,
+ *   list: number, grew: boolean,
  *   matrix: import("./simd.js").Matrix | null, table: Table | null}} Node
  */
 /**
@@ -35,9 +37,9 @@ export function result(node, kind, dims, index = 0) {
   return { kind, dims, data };
 }
 
-/** Tables depend on dims alone, and on numbers that are given as text. @param {Node} node @param {Tensor[]} given @param {string} value @param {() => Places} make @returns {Table} */
-export function tabled(node, given, value, make) {
-  const old = node.table;
+/** Tables depend on dims alone, and on the numbers of `by`. @param {Node} node @param {Tensor[]} given @param {(Tensor | undefined)[]} by @param {() => Places} make @returns {Table} */
+export function tabled(node, given, by, make) {
+  const old = node.table, value = node.settled ? "" : by.map((one) => (one ? one.data.join() : "")).join(";");
   if (old && old.value === value && old.from.length === given.length && old.from.every((dims, i) => sameDims(dims, given[i].dims))) return old;
   node.table = Object.assign(make(), { from: given.map((one) => one.dims.slice()), value });
   return node.table;

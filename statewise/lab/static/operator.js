@@ -10,7 +10,7 @@ import { from, gatherTable, listed, moved, reshaped, scatterPlaces, sliceTable, 
 import { result, tabled } from "./node.js";
 import { BINARY, UNARY } from "./pointwise.js";
 import { gemm, matmul, reduced, stretches } from "./product.js";
-import { arithmetic } from "./simd.js";
+import { arithmetic, curved } from "./simd.js";
 import { broadcast, count, places, runsOf, sameDims, sharedStrides, spread, stridesOf, tensorFrom } from "./tensor.js";
 
 /** @typedef {import("./tensor.js").Tensor} Tensor */
@@ -20,16 +20,20 @@ import { broadcast, count, places, runsOf, sameDims, sharedStrides, spread, stri
 const TRUTHS = new Set(["And", "Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less", "LessOrEqual", "Not", "Or"]);
 const whole = (/** @type {number} */ a, /** @type {number} */ b) => Math.trunc(a / b);
 
+const BEGIN = new Int32Array(1);
+
 /** The dims of a pointwise result, and for each input where its numbers come from. @param {Node} node @param {Tensor[]} given */
 export function pointTable(node, given) {
-  return tabled(node, given, "", () => {
+  return tabled(node, given, [], () => {
     const all = given.map((one) => one.dims);
-    const dims = all.reduce(broadcast);
+    const dims = all.reduce(broadcast), size = count(dims);
+    const steps = all.map((own) => (count(own) === size ? 1 : 0)); // nothing, one number or all of them
+    const plain = steps.every((step, i) => step || count(all[i]) === 1);
     /** @type {(Int32Array | null)[] | null} */
     let maps = null;
     return {
       dims,
-      runs: runsOf(dims, all.map((own) => sharedStrides(own, dims))),
+      runs: plain ? { length: size, steps, begins: all.map(() => BEGIN) } : runsOf(dims, all.map((own) => sharedStrides(own, dims))),
       get maps() {
         return (maps ??= all.map((own) => (sameDims(own, dims) ? null : spread(own, dims))));
       },
@@ -72,6 +76,7 @@ function binary(node, [left, right]) {
 function unary(node, [x]) {
   const [f] = UNARY[node.op];
   const y = result(node, TRUTHS.has(node.op) ? "b" : x.kind, x.dims);
+  if (curved(node.op, y.data, x.data)) return y;
   for (let i = 0; i < y.data.length; i += 1) y.data[i] = f(x.data[i]);
   return y;
 }
@@ -86,8 +91,8 @@ function softmax(node, [x]) {
       let top = -Infinity;
       for (let j = 0; j < length; j += 1) top = Math.max(top, x.data[begin + j * inner]);
       let sum = 0;
-      for (let j = 0; j < length; j += 1) sum += Math.exp(x.data[begin + j * inner] - top);
-      for (let j = 0; j < length; j += 1) y.data[begin + j * inner] = Math.exp(x.data[begin + j * inner] - top) / sum;
+      for (let j = 0; j < length; j += 1) sum += y.data[begin + j * inner] = Math.exp(x.data[begin + j * inner] - top);
+      for (let j = 0; j < length; j += 1) y.data[begin + j * inner] /= sum;
     }
   return y;
 }
@@ -143,9 +148,11 @@ function parted(node, [x, sizes]) {
 
 /** @param {Node} node @param {Tensor[]} given @returns {Tensor} */
 function scattered(node, [x, at, updates]) {
+  const map = scatterPlaces(node, x, at, updates);
+  node.grew = node.list >= 0 && map[0] === x.data.length - map.length && map[map.length - 1] === x.data.length - 1;
+  if (node.grew) return x; // it stands there
   const y = result(node, x.kind, x.dims);
   y.data.set(x.data);
-  const map = scatterPlaces(node, x, at, updates);
   const adds = node.attributes.reduction === "add";
   for (let i = 0; i < map.length; i += 1) y.data[map[i]] = adds ? y.data[map[i]] + updates.data[i] : updates.data[i];
   return y;
@@ -154,7 +161,7 @@ function scattered(node, [x, at, updates]) {
 /** @param {Node} node @param {Tensor[]} given @returns {Tensor} */
 function padded(node, [x, pads, value, axes]) {
   if ((node.attributes.mode || "constant") !== "constant") throw new Error(`Pad: mode ${node.attributes.mode} is not known here`);
-  const table = tabled(node, [x], `${pads.data.join()};${axes ? axes.data.join() : ""}`, () => {
+  const table = tabled(node, [x], [pads, axes], () => {
     const chosen = axes ? Array.from(axes.data, (axis) => from(axis, x.dims.length)) : x.dims.map((_, axis) => axis);
     const before = x.dims.map(() => 0);
     const dims = x.dims.slice();
@@ -195,6 +202,9 @@ function cast(node, [x]) {
   return y;
 }
 
+/** The same numbers in their order, with other dims. @param {number[]} dims */
+const flat = (dims) => ({ dims, maps: [null] });
+
 /** A node's inputs to its outputs. @type {Record<string, (node: Node, given: Tensor[]) => Tensor | Tensor[]>} */
 export const OPERATORS = {
   ...Object.fromEntries(Object.keys(UNARY).map((name) => [name, unary])),
@@ -214,15 +224,15 @@ export const OPERATORS = {
     return y;
   },
   Expand: (node, [x, shape]) => {
-    const table = tabled(node, [x], shape.data.join(), () => {
+    const table = tabled(node, [x], [shape], () => {
       const dims = broadcast(x.dims, Array.from(shape.data));
       return count(dims) === count(x.dims) ? { dims, maps: [null] } : strided(dims, sharedStrides(x.dims, dims));
     });
     return moved(node, x, table);
   },
-  Gather: (node, [x, at]) => moved(node, x, tabled(node, [x, at], at.data.join(), () => gatherTable(node, x, at))),
-  GatherElements: (node, [x, at]) => moved(node, x, tabled(node, [x, at], at.data.join(), () => gatherTable(node, x, at))),
-  GatherND: (node, [x, at]) => moved(node, x, tabled(node, [x, at], at.data.join(), () => gatherTable(node, x, at))),
+  Gather: (node, [x, at]) => moved(node, x, tabled(node, [x, at], [at], () => gatherTable(node, x, at))),
+  GatherElements: (node, [x, at]) => moved(node, x, tabled(node, [x, at], [at], () => gatherTable(node, x, at))),
+  GatherND: (node, [x, at]) => moved(node, x, tabled(node, [x, at], [at], () => gatherTable(node, x, at))),
   Gemm: gemm,
   Identity: (_, [x]) => x,
   LayerNormalization: layerNorm,
@@ -240,7 +250,7 @@ export const OPERATORS = {
   ReduceMean: reduced,
   ReduceMin: reduced,
   ReduceSum: reduced,
-  Reshape: (node, [x, shape]) => viewed(x, reshaped(x, Array.from(shape.data), node.attributes.allowzero)),
+  Reshape: (node, [x, shape]) => viewed(x, tabled(node, [x], [shape], () => flat(reshaped(x, Array.from(shape.data), node.attributes.allowzero))).dims),
   ScatterElements: scattered,
   ScatterND: scattered,
   Shape: (node, [x]) => {
@@ -250,21 +260,24 @@ export const OPERATORS = {
     return y;
   },
   Slice: (node, [x, starts, ends, axes, steps]) => {
-    const of = [starts, ends, axes, steps].map((one) => (one ? one.data.join() : "")).join(";");
-    const table = tabled(node, [x], of, () =>
+    const table = tabled(node, [x], [starts, ends, axes, steps], () =>
       sliceTable(x.dims, Array.from(starts.data), Array.from(ends.data), listed(axes) || Array.from(starts.data, (_, i) => i), listed(steps) || Array.from(starts.data, () => 1)),
     );
     return moved(node, x, table);
   },
   Softmax: softmax,
   Split: parted,
-  Squeeze: (_, [x, axes]) => {
+  Squeeze: (node, [x, axes]) => viewed(x, tabled(node, [x], [axes], () => {
     const away = axes ? Array.from(axes.data, (axis) => from(axis, x.dims.length)) : x.dims.flatMap((size, axis) => (size === 1 ? [axis] : []));
-    return viewed(x, x.dims.filter((_size, axis) => !away.includes(axis)));
-  },
+    return flat(x.dims.filter((_size, axis) => !away.includes(axis)));
+  }).dims),
   Transpose: (node, [x]) => {
     const order = /** @type {number[]} */ (node.attributes.perm || x.dims.map((_, axis) => x.dims.length - 1 - axis));
-    const table = tabled(node, [x], "", () => {
+    if (node.lazy && !node.fresh) {
+      const own = stridesOf(x.dims);
+      return { kind: x.kind, dims: order.map((axis) => x.dims[axis]), data: x.data, strides: order.map((axis) => own[axis]) };
+    }
+    const table = tabled(node, [x], [], () => {
       const strides = stridesOf(x.dims);
       const dims = order.map((axis) => x.dims[axis]);
       const real = order.filter((axis) => x.dims[axis] !== 1); // axes of 1 may stand anywhere
@@ -273,11 +286,11 @@ export const OPERATORS = {
     });
     return moved(node, x, table);
   },
-  Unsqueeze: (_, [x, axes]) => {
+  Unsqueeze: (node, [x, axes]) => viewed(x, tabled(node, [x], [axes], () => {
     const rank = x.dims.length + axes.data.length;
     const dims = x.dims.slice();
     for (const axis of Array.from(axes.data, (one) => from(one, rank)).sort((a, b) => a - b)) dims.splice(axis, 0, 1);
-    return viewed(x, dims);
-  },
+    return flat(dims);
+  }).dims),
   Where: chosen,
 };

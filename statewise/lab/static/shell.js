@@ -134,7 +134,7 @@ function viewer(views, lab, place) {
       const number = String(views.indexOf(view) + 1);
       const body = make("div", { class: "view" });
       const heading = make("h2", { id: `view-${view.id}`, tabindex: -1 }, make("span", { class: "number" }, number), say(view.title));
-      const section = make("section", { "aria-labelledby": `view-${view.id}` }, heading, make("p", { class: "look" }, say(view.lookFor)), body, explanation(view));
+      const section = make("section", { "aria-labelledby": `view-${view.id}` }, heading, make("p", { class: "look" }, say(view.lookFor)), view.more && (!view.needsModels || lab.extra.ask) ? make("p", { class: "more" }, say(view.more)) : null, body, explanation(view));
       place.append(section);
       opened.set(view.id, { section, mounted: view.mount(body, lab) });
     }
@@ -213,7 +213,7 @@ export async function start(engine) {
     {},
     make("a", { class: "skip", href: "#view", click: (/** @type {Event} */ event) => { event.preventDefault(); /** @type {HTMLElement | null} */ (place.querySelector("section:not([hidden]) h2"))?.focus(); } }, say({ en: "Skip to the view", zh: "跳到视图" })),
     make("p", { class: "brand" }, "statewise"),
-    make("h1", {}, /** @type {string} */ (root.dataset.title)),
+    make("h1", {}, root.dataset.title === "The lab" ? say({ en: "The lab", zh: "实验室" }) : root.dataset.title),
   );
   fill(root, header, place);
   const data = /** @type {HTMLElement} */ (document.getElementById("data"));

@@ -1,5 +1,5 @@
 // @ts-check
-/** Products and arithmetic by WebAssembly, four float32 at a time. Where a browser has none, `product.js` and `operator.js` compute all. */
+/** Products, arithmetic and curves by WebAssembly, four float32 at a time. Where a browser has none, `product.js` and `operator.js` compute all. */
 
 import { bytesFrom } from "./tensor.js";
 
@@ -9,20 +9,25 @@ import { bytesFrom } from "./tensor.js";
 /** A place in that memory, which may be written again. @typedef {{at: number, size: number}} Room */
 /** @typedef {(y: number, a: number, b: number, row: number, k: number, n: number) => void} Product */
 /** @typedef {(op: number, y: number, a: number, s: number, b: number, t: number, n: number) => void} Each */
-/** @typedef {{dots: Product, mix: Product, each: Each, memory: WebAssembly.Memory}} Program */
+/** @typedef {(op: number, y: number, a: number, n: number) => void} Curve */
+/** @typedef {{dots: Product, mix: Product, each: Each, curve: Curve, memory: WebAssembly.Memory}} Program */
 
 /** `simd.wat`, assembled. */
 const CODE = `
-AGFzbQEAAAABFAJgBn9/f39/fwBgB39/f39/f38AAg8BA2xhYgZtZW1vcnkCAAEDBAMAAAEHFQMEZG90cwAAA21peAABBGVhY2gAAgrxBQOTAwIDfwV7IAAg
-BWohCANA/QwAAAAAAAAAAAAAAAAAAAAAIQr9DAAAAAAAAAAAAAAAAAAAAAAhC/0MAAAAAAAAAAAAAAAAAAAAACEM/QwAAAAAAAAAAAAAAAAAAAAAIQ1BACEG
-A0AgASAGav0ABAAhCSACIAZqIQcgCiAJIAf9AAQA/eYB/eQBIQogByADaiEHIAsgCSAH/QAEAP3mAf3kASELIAcgA2ohByAMIAkgB/0ABAD95gH95AEhDCAH
-IANqIQcgDSAJIAf9AAQA/eYB/eQBIQ0gBkEQaiEGIAYgBEkNAAsgCiAL/Q0AAQIDEBESEwQFBgcUFRYXIAogC/0NCAkKCxgZGhsMDQ4PHB0eH/3kASEKIAwg
-Df0NAAECAxAREhMEBQYHFBUWFyAMIA39DQgJCgsYGRobDA0ODxwdHh/95AEhDCAAIAogDP0NAAECAwQFBgcQERITFBUWFyAKIAz9DQgJCgsMDQ4PGBkaGxwd
-Hh/95AH9CwQAIAIgA0ECdGohAiAAQRBqIQAgACAISQ0ACwvHAQIEfwR7IAEgBGohCSAAQQAgBfwLAANAIAH9CQIAIQogAf0JAgQhCyAB/QkCCCEMIAH9CQIM
-IQ1BACEGA0AgAiAGaiEHIAcgA0EBdGohCCAAIAZqIAAgBmr9AAQAIAogB/0ABAD95gEgCyAHIANq/QAEAP3mAf3kASAMIAj9AAQA/eYBIA0gCCADav0ABAD9
-5gH95AH95AH95AH9CwQAIAZBEGohBiAGIAVJDQALIAIgA0ECdGohAiABQRBqIQEgASAJSQ0ACwuQAQIBfwJ7IAL9CQIAIQggBP0JAgAhCSABIAZqIQcDQCAD
-BEAgAv0ABAAhCAsgBQRAIAT9AAQAIQkLIAEgAEECSQR7IAAEeyAIIAn95QEFIAggCf3kAQsFIABBAkYEeyAIIAn95gEFIAggCf3nAQsL/QsEACACIANqIQIg
-BCAFaiEEIAFBEGohASABIAdJDQALCw==`;
+AGFzbQEAAAABIARgBn9/f39/fwBgB39/f39/f38AYAF7AXtgBH9/f38AAg8BA2xhYgZtZW1vcnkCAAEDBgUAAAECAwcdBARkb3RzAAADbWl4AAEEZWFjaAACBWN1cnZl
+AAQKngkFkwMCA38FeyAAIAVqIQgDQP0MAAAAAAAAAAAAAAAAAAAAACEK/QwAAAAAAAAAAAAAAAAAAAAAIQv9DAAAAAAAAAAAAAAAAAAAAAAhDP0MAAAAAAAAAAAAAAAA
+AAAAACENQQAhBgNAIAEgBmr9AAQAIQkgAiAGaiEHIAogCSAH/QAEAP3mAf3kASEKIAcgA2ohByALIAkgB/0ABAD95gH95AEhCyAHIANqIQcgDCAJIAf9AAQA/eYB/eQB
+IQwgByADaiEHIA0gCSAH/QAEAP3mAf3kASENIAZBEGohBiAGIARJDQALIAogC/0NAAECAxAREhMEBQYHFBUWFyAKIAv9DQgJCgsYGRobDA0ODxwdHh/95AEhCiAMIA39
+DQABAgMQERITBAUGBxQVFhcgDCAN/Q0ICQoLGBkaGwwNDg8cHR4f/eQBIQwgACAKIAz9DQABAgMEBQYHEBESExQVFhcgCiAM/Q0ICQoLDA0ODxgZGhscHR4f/eQB/QsE
+ACACIANBAnRqIQIgAEEQaiEAIAAgCEkNAAsLxwECBH8EeyABIARqIQkgAEEAIAX8CwADQCAB/QkCACEKIAH9CQIEIQsgAf0JAgghDCAB/QkCDCENQQAhBgNAIAIgBmoh
+ByAHIANBAXRqIQggACAGaiAAIAZq/QAEACAKIAf9AAQA/eYBIAsgByADav0ABAD95gH95AEgDCAI/QAEAP3mASANIAggA2r9AAQA/eYB/eQB/eQB/eQB/QsEACAGQRBq
+IQYgBiAFSQ0ACyACIANBAnRqIQIgAUEQaiEBIAEgCUkNAAsLkAECAX8CeyAC/QkCACEIIAT9CQIAIQkgASAGaiEHA0AgAwRAIAL9AAQAIQgLIAUEQCAE/QAEACEJCyAB
+IABBAkkEeyAABHsgCCAJ/eUBBSAIIAn95AELBSAAQQJGBHsgCCAJ/eYBBSAIIAn95wELC/0LBAAgAiADaiECIAQgBWohBCABQRBqIQEgASAHSQ0ACwv3AQECeyAAQwAA
+rsL9E/3pAUMAALBC/RP96AEhACAAQzuquD/9E/3mAf1qIQEgACABQwCAMT/9E/3mAf3lASEAIAAgAUODgF45/RP95gH95AEhAEMBDVA5/RMhAiACIAD95gFDYQu2Ov0T
+/eQBIQIgAiAA/eYBQ4mICDz9E/3kASECIAIgAP3mAUOrqio9/RP95AEhAiACIAD95gFDq6oqPv0T/eQBIQIgAiAA/eYBQwAAAD/9E/3kASECIAIgAP3mASAA/eYBIAD9
+5AEhAiAB/fgBQf8A/RH9rgFBF/2rASEBIAEgAv3mASABQwAAgD/9E/3lAf3kAQuyAQIBfwJ7IAEgA2ohBANAIAL9AAQAIQUgAEEBRgRAIAUgBf3kARADIQYgBiAGQwAA
+AED9E/3kAf3nASEGBSAF/eEBIQYgAARAIAZDKkLMP/0TIAUgBf3mAUN5IpI9/RP95gH95AH95gEhBgtDAACAP/0TIAYQA0MAAABA/RP95AH95wEhBiAABEAgBiAF/eYB
+IQYLCyABIAb9CwQAIAJBEGohAiABQRBqIQEgASAESQ0ACws=`;
 const PAGE = 1 << 16;
 
 /** Memory never grows, or arrays that lie in it would end. A system gives what is used only. @param {number} megabytes @returns {Program | null} */
@@ -41,7 +46,7 @@ const numbers = program ? new Float32Array(program.memory.buffer) : new Float32A
 let used = 0;
 
 /** Sizes from which a call pays: multiplications for one row of a product; numbers of a stretch; numbers of a result. Tests set them. */
-export const simd = program ? { product: 400, stretch: 32, result: 1024 } : { product: Infinity, stretch: Infinity, result: Infinity };
+export const simd = program ? { product: 400, stretch: 32, result: 64 } : { product: Infinity, stretch: Infinity, result: Infinity };
 
 const filled = (/** @type {number} */ size) => (size + 3) & -4;
 
@@ -82,37 +87,55 @@ export function resident(b, k, n, transposed) {
   return { at, row, k, n };
 }
 
-/** @param {Product} product @param {Numbers} y @param {number} yAt @param {number} n @param {Numbers} a @param {number} aAt @param {number} k @param {number} m @param {number} at @param {number} row @returns {boolean} whether there was room */
-function rowByRow(product, y, yAt, n, a, aAt, k, m, at, row) {
-  if (!enough(roomA, filled(k)) || !enough(roomY, filled(n))) return false;
-  const [from, to] = [roomA.at, roomY.at];
-  numbers.fill(0, from + k, from + filled(k));
-  const answer = numbers.subarray(to, to + n);
+/** The products of `m` rows of a, `k` numbers apart, of which the first `used` meet the matrix. @param {Product} product @param {Numbers} y @param {number} yAt @param {number} n @param {Numbers} a @param {number} aAt @param {number} k @param {number} used @param {number} m @param {number} at @param {number} row @returns {boolean} whether there was room */
+function rowByRow(product, y, yAt, n, a, aAt, k, used, m, at, row) {
+  if (!enough(roomA, filled(used)) || !enough(roomY, filled(n))) return false;
+  const [copied, elsewhere] = [a.buffer !== numbers.buffer || used % 4 > 0, y.buffer !== numbers.buffer];
+  const answer = elsewhere ? numbers.subarray(roomY.at, roomY.at + n) : null;
+  if (copied) numbers.fill(0, roomA.at + used, roomA.at + filled(used));
   for (let i = 0; i < m; i += 1) {
-    numbers.set(a.subarray(aAt + i * k, aAt + i * k + k), from);
-    product(4 * to, 4 * from, 4 * at, 4 * row, 4 * filled(k), 4 * filled(n));
-    y.set(answer, yAt + i * n);
+    // What a row is longer by than n is written again by the next row, or lies behind the last one.
+    const begin = aAt + i * k, end = yAt + i * n;
+    if (copied) numbers.set(used === a.length ? a : a.subarray(begin, begin + used), roomA.at);
+    product(answer ? 4 * roomY.at : y.byteOffset + 4 * end, copied ? 4 * roomA.at : a.byteOffset + 4 * begin, 4 * at, 4 * row, 4 * filled(used), 4 * filled(n));
+    if (answer) y.set(answer, end);
   }
   return true;
 }
 
 /** `m` rows of a times a weight. @param {Numbers} y @param {Numbers} a @param {number} m @param {Matrix} matrix */
 export function timesWeight(y, a, m, { at, row, k, n }) {
-  return rowByRow(program.dots, y, 0, n, a, 0, k, m, at, row);
+  return rowByRow(program.dots, y, 0, n, a, 0, k, k, m, at, row);
 }
 
 /** Back from there: `m` rows of dy times the transposed weight. @param {Numbers} da @param {Numbers} dy @param {number} m @param {Matrix} matrix */
 export function backThroughWeight(da, dy, m, { at, row, k, n }) {
-  return rowByRow(program.mix, da, 0, k, dy, 0, n, m, at, row);
+  return rowByRow(program.mix, da, 0, k, dy, 0, n, n, m, at, row);
 }
 
-/** `m` rows of a times a matrix [k, n] that was just computed. @param {Numbers} y @param {number} yAt @param {Numbers} a @param {number} aAt @param {Numbers} b @param {number} bAt @param {number} m @param {number} k @param {number} n */
-export function timesMatrix(y, yAt, a, aAt, b, bAt, m, k, n) {
-  if (b.buffer === numbers.buffer && k % 4 === 0) return rowByRow(program.mix, y, yAt, n, a, aAt, k, m, b.byteOffset / 4 + bAt, n);
-  if (!enough(roomB, filled(k) * n)) return false;
-  numbers.set(b.subarray(bAt, bAt + k * n), roomB.at);
-  numbers.fill(0, roomB.at + k * n, roomB.at + filled(k) * n);
-  return rowByRow(program.mix, y, yAt, n, a, aAt, k, m, roomB.at, n);
+/**
+ * `m` rows of a times a matrix [k, n] that was just computed: its rows lie `down` numbers apart, its columns `across`.
+ * @param {Numbers} y @param {number} yAt @param {Numbers} a @param {number} aAt @param {Numbers} b @param {number} bAt
+ * @param {number} m @param {number} k @param {number} n @param {number} down @param {number} across
+ * @returns {boolean} whether it was computed
+ */
+export function timesMatrix(y, yAt, a, aAt, b, bAt, m, k, n, down, across) {
+  const inRows = across === 1;
+  if (!inRows && (down !== 1 || k % 4)) return false;
+  const size = (k - 1) * down + (n - 1) * across + 1, here = b.buffer === numbers.buffer;
+  if (!here && !enough(roomB, size + (inRows ? 0 : 4 * across))) return false;
+  const at = here ? b.byteOffset / 4 + bAt : roomB.at;
+  if (at + size + 4 * across > numbers.length) return false;
+  if (!here) numbers.set(b.subarray(bAt, bAt + size), at);
+  if (!inRows) return rowByRow(program.dots, y, yAt, n, a, aAt, k, k, m, at, across);
+  const used = k & -4; // four rows at once; those that are left are added one by one
+  if (!used || !rowByRow(program.mix, y, yAt, n, a, aAt, k, used, m, at, down)) return false;
+  for (let row = 0; row < m; row += 1)
+    for (let i = used; i < k; i += 1) {
+      const scale = a[aAt + row * k + i], from = at + i * down, to = yAt + row * n;
+      for (let j = 0; j < n; j += 1) y[to + j] += scale * numbers[from + j];
+    }
+  return true;
 }
 
 /** Where it begins; what lies outside is copied; -1: there is no room. @param {Numbers} data @param {Room} own */
@@ -123,10 +146,22 @@ function addressOf(data, own) {
   return 4 * own.at;
 }
 
-/** Sums of matrices along their rows, if it pays and they lie here. @param {Numbers} y @param {Numbers} x @param {Runs} runs of y, by the places of x @returns {boolean} whether it was computed */
+/** Sums of what lies here, if it pays: of matrices along their rows, or of stretches. @param {Numbers} y @param {Numbers} x @param {Runs} runs of y, by the places of x @returns {boolean} whether it was computed */
 export function summed(y, x, { length, steps: [step], begins: [begins] }) {
+  if (x.buffer !== numbers.buffer || length < simd.stretch) return false;
+  if (step === 0 && length % 64 === 0 && begins.length === y.length && enough(roomA, length / 16) && enough(roomY, 16)) {
+    const part = length / 16; // sixteen sums, which are added in double precision
+    numbers.fill(1, roomA.at, roomA.at + part);
+    for (let run = 0; run < begins.length; run += 1) {
+      program.dots(4 * roomY.at, 4 * roomA.at, x.byteOffset + 4 * run * length, 4 * part, 4 * part, 64);
+      let sum = 0;
+      for (let i = 0; i < 16; i += 1) sum += numbers[roomY.at + i];
+      y[begins[run]] = sum;
+    }
+    return true;
+  }
   const rows = x.length / y.length, size = length * rows;
-  if (x.buffer !== numbers.buffer || length < simd.stretch || step !== 1 || rows % 4 || begins.some((to, run) => to !== Math.floor(run / rows) * length)) return false;
+  if (step !== 1 || rows % 4 || begins.some((to, run) => to !== Math.floor(run / rows) * length)) return false;
   if (!enough(roomA, rows) || !enough(roomY, filled(length))) return false;
   numbers.fill(1, roomA.at, roomA.at + rows);
   for (let at = 0, from = x.byteOffset; at < y.length; at += length, from += 4 * size) {
@@ -134,6 +169,17 @@ export function summed(y, x, { length, steps: [step], begins: [begins] }) {
     y.set(numbers.subarray(roomY.at, roomY.at + length), at);
   }
   return true;
+}
+
+const CURVES = ["Sigmoid", "Tanh", "GeluTanh"];
+
+/** A curve, if the result lies here. @param {string} op @param {Numbers} y @param {Numbers} x @returns {boolean} whether it was computed */
+export function curved(op, y, x) {
+  const code = CURVES.indexOf(op);
+  if (code < 0 || y.buffer !== numbers.buffer) return false;
+  const at = addressOf(x, roomA);
+  if (at >= 0) program.curve(code, y.byteOffset, at, 4 * filled(y.length));
+  return at >= 0;
 }
 
 const ARITHMETIC = ["Add", "Sub", "Mul", "Div"];

@@ -1,4 +1,4 @@
-;; Products with a matrix and arithmetic in float32, four numbers at a time. `simd.js` holds these bytes in base64; a test
+;; Products with a matrix, arithmetic and curves in float32, four numbers at a time. `simd.js` holds these bytes in base64; a test
 ;; assembles this file again and compares. Addresses and sizes are in bytes. `k` and `n` are multiples of 16; `row` is
 ;; what lies between two rows of `b`.
 (module
@@ -91,5 +91,46 @@
             (else (f32x4.div (local.get $x) (local.get $z)))))))
       (local.set $a (i32.add (local.get $a) (local.get $s)))
       (local.set $b (i32.add (local.get $b) (local.get $t)))
+      (local.set $y (i32.add (local.get $y) (i32.const 16)))
+      (br_if $along (i32.lt_u (local.get $y) (local.get $end)))))
+
+  ;; e^x - 1: with x = n ln 2 + r it is 2^n q + (2^n - 1), and q = e^r - 1 is a series, exact near 0.
+  (func $grown (param $x v128) (result v128)
+    (local $n v128) (local $q v128)
+    (local.set $x (f32x4.min (f32x4.max (local.get $x) (f32x4.splat (f32.const -87))) (f32x4.splat (f32.const 88))))
+    (local.set $n (f32x4.nearest (f32x4.mul (local.get $x) (f32x4.splat (f32.const 1.44269504)))))
+    ;; ln 2 in two parts, of which the first has few digits: its product with n is exact.
+    (local.set $x (f32x4.sub (local.get $x) (f32x4.mul (local.get $n) (f32x4.splat (f32.const 0.693359375)))))
+    (local.set $x (f32x4.add (local.get $x) (f32x4.mul (local.get $n) (f32x4.splat (f32.const 2.12194440e-4)))))
+    (local.set $q (f32x4.splat (f32.const 1.98412698e-4)))
+    (local.set $q (f32x4.add (f32x4.mul (local.get $q) (local.get $x)) (f32x4.splat (f32.const 1.38888889e-3))))
+    (local.set $q (f32x4.add (f32x4.mul (local.get $q) (local.get $x)) (f32x4.splat (f32.const 8.33333333e-3))))
+    (local.set $q (f32x4.add (f32x4.mul (local.get $q) (local.get $x)) (f32x4.splat (f32.const 4.16666667e-2))))
+    (local.set $q (f32x4.add (f32x4.mul (local.get $q) (local.get $x)) (f32x4.splat (f32.const 0.166666667))))
+    (local.set $q (f32x4.add (f32x4.mul (local.get $q) (local.get $x)) (f32x4.splat (f32.const 0.5))))
+    (local.set $q (f32x4.add (f32x4.mul (f32x4.mul (local.get $q) (local.get $x)) (local.get $x)) (local.get $x)))
+    (local.set $n (i32x4.shl (i32x4.add (i32x4.trunc_sat_f32x4_s (local.get $n)) (i32x4.splat (i32.const 127))) (i32.const 23)))
+    (f32x4.add (f32x4.mul (local.get $n) (local.get $q)) (f32x4.sub (local.get $n) (f32x4.splat (f32.const 1)))))
+
+  ;; y = f(x): 0 is the sigmoid, 1 tanh, 2 the GELU by tanh, which is x times the sigmoid of 2 u.
+  (func (export "curve") (param $op i32) (param $y i32) (param $a i32) (param $n i32)
+    (local $end i32) (local $x v128) (local $u v128)
+    (local.set $end (i32.add (local.get $y) (local.get $n)))
+    (loop $along
+      (local.set $x (v128.load (local.get $a)))
+      (if (i32.eq (local.get $op) (i32.const 1))
+        (then
+          (local.set $u (call $grown (f32x4.add (local.get $x) (local.get $x))))
+          (local.set $u (f32x4.div (local.get $u) (f32x4.add (local.get $u) (f32x4.splat (f32.const 2))))))
+        (else
+          (local.set $u (f32x4.neg (local.get $x)))
+          (if (local.get $op) (then
+            (local.set $u (f32x4.mul (local.get $u) (f32x4.add
+              (f32x4.splat (f32.const 1.595769122))
+              (f32x4.mul (f32x4.mul (local.get $x) (local.get $x)) (f32x4.splat (f32.const 0.0713548163))))))))
+          (local.set $u (f32x4.div (f32x4.splat (f32.const 1)) (f32x4.add (call $grown (local.get $u)) (f32x4.splat (f32.const 2)))))
+          (if (local.get $op) (then (local.set $u (f32x4.mul (local.get $u) (local.get $x)))))))
+      (v128.store (local.get $y) (local.get $u))
+      (local.set $a (i32.add (local.get $a) (i32.const 16)))
       (local.set $y (i32.add (local.get $y) (i32.const 16)))
       (br_if $along (i32.lt_u (local.get $y) (local.get $end))))))

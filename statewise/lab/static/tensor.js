@@ -3,7 +3,7 @@
 
 /** @typedef {"f" | "i" | "b"} Kind */
 /** @typedef {Float32Array | Float64Array | Uint8Array} Numbers */
-/** `f` float32, `i` int64 (held as doubles, exact to 2^53), `b` booleans. @typedef {{kind: Kind, dims: number[], data: Numbers}} Tensor */
+/** `f` float32, `i` int64 (held as doubles, exact to 2^53), `b` booleans; `strides`: where numbers are not in the order of dims. @typedef {{kind: Kind, dims: number[], data: Numbers, strides?: number[]}} Tensor */
 
 const BYTES = { f: 4, i: 8, b: 1 };
 

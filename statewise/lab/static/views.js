@@ -16,8 +16,9 @@ import { truncationView } from "./views/truncation.js";
 /** @typedef {{equation: string, code: string, command: string}} How */
 /** @typedef {{update: () => void}} Mounted */
 /**
- * `needs`: keys of `extra` without which the view is left out; `needsModels`: it shows the page's models.
- * @typedef {{id: string, title: Words, lookFor: Words, how: How, needs?: string[], needsModels?: boolean,
+ * `needs`: keys of `extra` without which the view is left out; `needsModels`: it shows the page's models; `more`: what else
+ * to try, with those that come with the package.
+ * @typedef {{id: string, title: Words, lookFor: Words, more?: Words, how: How, needs?: string[], needsModels?: boolean,
  *   mount: (root: HTMLElement, lab: any) => Mounted}} View
  */
 

@@ -22,14 +22,18 @@ const far = (a, b) => {
   return most;
 };
 
-const found = { names: made().lens.length, logits: 0, state: 0, seen: 0, gradient: 0, edited: 0, bytes: 0 };
+const found = { names: made().lens.length, logits: 0, state: 0, seen: 0, gradient: 0, edited: 0, forked: 0, bytes: 0 };
 for (const choose of engines) {
   choose();
   const machine = made();
   let state = machine.start();
   given.tokens.forEach((token, t) => {
+    // A state is a value: another future of it changes neither this one nor is changed by it.
+    const fork = t % 10 === 3 ? machine.stepWith(state, (token + 1) % 13, new Map()).state : machine.start();
+    const was = machine.clone(fork);
     const step = machine.stepWith(state, token, new Map());
     state = step.state;
+    for (const [name, leaf] of fork) found.forked = Math.max(found.forked, far(leaf.data, was.get(name).data));
     found.logits = Math.max(found.logits, far(step.logits, given.logits[t]));
     for (const [name, values] of Object.entries(given.seen[t] || {})) {
       if (step.seen.has(name)) found.seen = Math.max(found.seen, far(step.seen.get(name).data, values));

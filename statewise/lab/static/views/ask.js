@@ -18,11 +18,15 @@ export const askView = {
   needsModels: true,
   title: { en: "Ask from further away", zh: "从更远处提问" },
   lookFor: {
-    en: "The country is named once, at the start; other countries follow. Move the slider: the answer is asked for after more and more words. A window knows as far as it reaches; the Elman network never learned to keep the country; gates, lists and matrices still know, with very different numbers of bytes.",
-    zh: "国名只在开头出现一次，之后还会提到别的国家。移动滑块：提问之前隔的词越来越多。窗口模型只在窗口够得着时知道；Elman 网络始终没学会记住国名；门控、列表和矩阵仍然记得，但所用字节数相差很大。",
+    en: "Move the slider, and the answer is asked for after more words: a window knows as far as it reaches, the Elman network never learned to keep the country, and gates, lists and matrices still know, with very different numbers of bytes.",
+    zh: "移动滑块，提问之前隔的词越来越多：窗口模型只在窗口够得着时知道，Elman 网络始终没学会记住国名，门控、列表和矩阵仍然记得，但所用字节数相差很大。",
+  },
+  more: {
+    en: "The country is named once, at the start; other countries follow.",
+    zh: "国名只在开头出现一次，之后还会提到别的国家。",
   },
   how: {
-    equation: "p(language | passage) = softmax(head(s_T))   distance = \"words from the country to the answer\"",
+    equation: "p(language | passage) = softmax(head(s_T))   distance = \"words from the country to the answer|国名到答案之间的词数\"",
     code: 'from statewise.data.embedded import passages\n\nrow = passages(distance=64).held[0]\nprint(row.text, "→", row.label)',
     command: "statewise compare passages",
   },
@@ -56,7 +60,7 @@ export const askView = {
       const answers = await Promise.all(machines.map(answer));
       if (!isNewest()) return;
       rows = [["model", "answer", "probability of the right answer", "bytes of state"], ...answers.map(({ machine, answer, p, bytes }) => [machine.name, answer, p, bytes])];
-      const head = [{ en: "model", zh: "模型" }, { en: "answer", zh: "回答" }, { en: `p(${passage.label})`, zh: `p(${passage.label})` }, { en: "remembers", zh: "记住" }, { en: "right, of 250 passages", zh: "正确率（250 段）" }];
+      const head = [{ en: "model", zh: "模型" }, { en: "answer", zh: "回答" }, { en: `p(${passage.label})`, zh: `p(${passage.label})` }, { en: "state", zh: "状态" }, { en: "right, of 250", zh: "正确率（250 段）" }];
       fill(
         table,
         make(
@@ -86,7 +90,7 @@ export const askView = {
         mark: true,
         points: /** @type {[number, number][]} */ (Object.entries(accuracy[machine.name] || {}).map(([distance, share]) => [Number(distance), 100 * share])),
       }));
-      const width = Math.max(300, Math.min(900, curves.clientWidth || 640));
+      const width = Math.max(300, curves.clientWidth || 640);
       const highest = series.filter(({ points }) => points.length && points.every(([, share]) => share >= 99.5)).map(({ name }) => name);
       covered.textContent = highest.length > 1 ? lab.t({ en: `Their curves lie on each other at 100 %: ${highest.join(", ")}.`, zh: `以下曲线在 100% 处重叠：${highest.join("、")}。` }) : "";
       fill(curves, chart({ width, height: 260, title: lab.t({ en: "Right answers by distance", zh: "正确率与距离" }), x: { label: lab.t({ en: "words between", zh: "间隔词数" }), log: true, min: distances[0], max: distances[distances.length - 1], ticks: distances, show: String }, y: { label: "%", min: 0, max: 100 }, series, marks: [{ x: distances[at] }] }));

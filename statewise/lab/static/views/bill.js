@@ -47,7 +47,7 @@ export const billView = {
     zh: "改变上下文长度：注意力的状态和计算量随每个词元增长，换来与任何词元只隔一步；循环网络不论多长代价都不变，但 N 步之前的词元就在 N 步之外。",
   },
   how: {
-    equation: "\"FLOPs:\" 2 m n k \"for each product of an\" m × k \"with a\" k × n \"matrix, of one more token after the context\"\n\"state: bytes of one row's state\"      \"training: bytes kept for the backward pass over one row\"\n\"path: operations between two tokens\" N \"apart:\" 1, log N, N, \"or none\"",
+    equation: "\"FLOPs:|浮点运算：\" 2 m n k \"for each product of an|：每次\" m × k \"with a|与\" k × n \"matrix, of one more token after the context|矩阵相乘，指上下文之后再读一个词元\"\n\"state: bytes of one row's state|状态：一行状态的字节数\"      \"training: bytes kept for the backward pass over one row|训练：一行的反向传播所保留的字节数\"\n\"path: operations between two tokens|路径：相距\" N \"apart:|的两个词元之间的运算步数：\" 1, log N, N, \"or none|或没有\"",
     code: "from functools import partial\nfrom statewise.models import LINEAGE, build, cost_of, path, training_bytes\n\nfor row in LINEAGE:\n    cost = cost_of(partial(build, row.spec, vocab=65), context=4096)\n    print(row.name, cost.flops, cost.state_bytes)\nmodel = build(\"lstm\", vocab=65)\nprint(training_bytes(model, 4096), path(model))",
     command: "statewise models --training --context 4096",
   },
@@ -119,8 +119,8 @@ function mount(root, lab) {
     ...models.flatMap((row) => contexts.map((context, index) => [row.name, row.year, row.parameters, context, row.state[index], row.flops[index], row.training ? row.training[index] : "", row.path]))];
   fill(root,
     make("div", { class: "controls" },
-      slider({ label: { en: "context, tokens", zh: "上下文长度（词元）" }, min: 0, max: contexts.length - 1, step: 1, value: at.index, show: (index) => contexts[index].toLocaleString("en"), input: (index) => { at.index = index; redraw(); } }).element,
-      choice({ label: { en: "drawn below", zh: "下图显示" }, options: QUANTITIES, value: at.quantity, pick: (value) => { at.quantity = value; drawChart(); } }).element),
+      slider({ label: { en: "Context, tokens", zh: "上下文长度（词元）" }, min: 0, max: contexts.length - 1, step: 1, value: at.index, show: (index) => contexts[index].toLocaleString("en"), input: (index) => { at.index = index; redraw(); } }).element,
+      choice({ label: { en: "Drawn below", zh: "下图显示" }, options: QUANTITIES, value: at.quantity, pick: (value) => { at.quantity = value; drawChart(); } }).element),
     make("figure", { class: "panel", id: "bill-chart" }, place, spoken, lab.exports("bill", () => ({ svg: saved.svg, rows: rows() }))),
     make("p", { class: "note" },
       say({ en: `Default sizes, vocabulary ${vocab}, one row, float32. Bars are logarithmic. `, zh: `默认规模，词表 ${vocab}，一行，float32。条形为对数刻度。` }),

@@ -22,11 +22,15 @@ export const clampView = {
   needsModels: true,
   title: { en: "Clamp a gate, silence a head", zh: "固定一个门，关掉一个头" },
   lookFor: {
-    en: "Hold the LSTM's forget gate at 1: it cannot forget, and soon predicts badly. Hold it at 0: it is left with the last symbol. Or choose the Transformer's attention weights and silence one head: which one matters?",
-    zh: "把 LSTM 的遗忘门固定为 1：它无法遗忘，预测很快变差。固定为 0：它只剩下最近一个符号。也可以选择 Transformer 的注意力权重，关掉一个头：哪个头更重要？",
+    en: "Hold the LSTM's forget gate at 1, and it cannot forget and soon predicts badly; hold it at 0, and it is left with the last symbol.",
+    zh: "把 LSTM 的遗忘门固定为 1，它无法遗忘，预测很快变差；固定为 0，它只剩下最近一个符号。",
+  },
+  more: {
+    en: "Or choose the Transformer's attention weights and silence one head: which one matters?",
+    zh: "也可以选择 Transformer 的注意力权重，关掉一个头：哪个头更重要？",
   },
   how: {
-    equation: "f_t = σ(W x_t + U h_{t−1} + b)   \"is replaced by\"   f_t = v   \"at every step\"",
+    equation: "f_t = σ(W x_t + U h_{t−1} + b)   \"is replaced by|换成\"   f_t = v   \"at every step|每一步都如此\"",
     code: "import torch\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\ntokens_T = run.specimens(text=\"To be, or not to be\").tokens_T\nwith sw.lens(\"*forget_gate\", edit=lambda name, f: torch.ones_like(f)):\n    logits_BTV, state = run.model(tokens_T[None])",
     command: "statewise inspect shakespeare-lstm intervene",
   },

@@ -114,7 +114,7 @@ export const eigenvaluesView = {
     zh: "把特征值拖过单位圆：在圆内，隐状态和梯度每一步都按固定比例缩小；在圆外则不断放大；只有恰好落在圆上，信息才能保留下来。",
   },
   how: {
-    equation: "h_t = φ(W h_{t-1})\n∂h_T/∂h_{T-k} = Π_{j=T-k+1}^T diag(φ'(a_j)) W          \"linear:\" W^k = Q Λ^k Q⁻¹\n\"vanished: norm\" < 10⁻³     \"exploded: norm\" > 10³     W_ij ~ N(0, g²/n)",
+    equation: "h_t = φ(W h_{t-1})\n∂h_T/∂h_{T-k} = Π_{j=T-k+1}^T diag(φ'(a_j)) W          \"linear:|线性：\" W^k = Q Λ^k Q⁻¹\n\"vanished: norm|消失：范数\" < 10⁻³     \"exploded: norm|爆炸：范数\" > 10³     W_ij ~ N(0, g²/n)",
     code: "from statewise.inspection import gradient_norms\n\n# 200 random matrices: norms of the gradient at distance 0 … 60\nnorms_RT = gradient_norms(width=16, steps=60, draws=200, variance=1.0, shared=True)\nprint((norms_RT[:, 60] < 1e-3).sum(), \"vanished,\", (norms_RT[:, 60] > 1e3).sum(), \"exploded\")",
     command: "statewise inspect RUN gradient",
   },
@@ -280,7 +280,7 @@ function mount(root, lab) {
       shears.set(shear);
       redraw();
     });
-  const shears = slider({ label: { en: "shear: eigenvectors not at right angles", zh: "剪切：特征向量不正交" }, min: 0, max: 3, step: 0.1, value: 0, show: (value) => value.toFixed(1), input: (value) => { at.shear = value; redraw(); } });
+  const shears = slider({ label: { en: "Shear: eigenvectors not at right angles", zh: "剪切：特征向量不正交" }, min: 0, max: 3, step: 0.1, value: 0, show: (value) => value.toFixed(1), input: (value) => { at.shear = value; redraw(); } });
   const redrawn = () => {
     logs = drawnNorms(at.width, 100, DRAWS, at.shared, normal(1));
     drawCounts();
@@ -290,9 +290,9 @@ function mount(root, lab) {
   fill(
     root,
     make("div", { class: "controls" },
-      slider({ label: { en: "steps", zh: "步数" }, min: 5, max: 100, step: 1, value: at.steps, input: (value) => { at.steps = value; redraw(); } }).element,
+      slider({ label: { en: "Steps", zh: "步数" }, min: 5, max: 100, step: 1, value: at.steps, input: (value) => { at.steps = value; redraw(); } }).element,
       shears.element,
-      choice({ label: { en: "activation", zh: "激活函数" }, options: [{ value: "linear", label: { en: "linear", zh: "线性" } }, { value: "tanh", label: { en: "tanh", zh: "tanh" } }], value: "linear", pick: (value) => { at.tanh = value === "tanh"; redraw(); } }).element,
+      choice({ label: { en: "Activation", zh: "激活函数" }, options: [{ value: "linear", label: { en: "linear", zh: "线性" } }, { value: "tanh", label: { en: "tanh", zh: "tanh" } }], value: "linear", pick: (value) => { at.tanh = value === "tanh"; redraw(); } }).element,
       make("div", { class: "buttons" },
         preset("forgets", "遗忘", { re: 0.7, im: 0.3 }, { re: 0.7, im: -0.3 }),
         preset("keeps", "保持", { re: Math.cos(0.3), im: Math.sin(0.3) }, { re: Math.cos(0.3), im: -Math.sin(0.3) }),
@@ -305,9 +305,9 @@ function mount(root, lab) {
       panel({ en: "What is left of a gradient", zh: "梯度还剩多少" }, "curve", curve),
       panel({ en: "How many random networks vanish or explode", zh: "随机网络中有多少梯度消失或爆炸" }, "counts", counts, counted_,
         make("div", { class: "controls" },
-          slider({ label: { en: "scale g of the weights", zh: "权重尺度 g" }, min: 0.5, max: 1.5, step: 0.02, value: 1, show: (value) => value.toFixed(2), input: (value) => { at.scale = value; drawCounts(); } }).element,
-          slider({ label: { en: "units n", zh: "单元数 n" }, min: 2, max: 32, step: 2, value: at.width, input: (value) => { at.width = value; redrawn(); } }).element,
-          choice({ label: { en: "weights", zh: "权重" }, options: [{ value: "shared", label: { en: "one matrix", zh: "同一个矩阵" } }, { value: "own", label: { en: "another at each step", zh: "每步不同" } }], value: "shared", pick: (value) => { at.shared = value === "shared"; redrawn(); } }).element)),
+          slider({ label: { en: "Scale g of the weights", zh: "权重尺度 g" }, min: 0.5, max: 1.5, step: 0.02, value: 1, show: (value) => value.toFixed(2), input: (value) => { at.scale = value; drawCounts(); } }).element,
+          slider({ label: { en: "Units n", zh: "单元数 n" }, min: 2, max: 32, step: 2, value: at.width, input: (value) => { at.width = value; redrawn(); } }).element,
+          choice({ label: { en: "Weights", zh: "权重" }, options: [{ value: "shared", label: { en: "one matrix", zh: "同一个矩阵" } }, { value: "own", label: { en: "another at each step", zh: "每步不同" } }], value: "shared", pick: (value) => { at.shared = value === "shared"; redrawn(); } }).element)),
     ),
   );
   return { update: () => { drawPlane(); redraw(); } };

@@ -2,6 +2,7 @@
 /** View 3: the past lights up by gradient, for the prediction under the pointer. */
 
 import { make, named, say } from "../dom.js";
+import { quoted } from "../follow.js";
 import { mixed, textPicture } from "../picture.js";
 import { Reading } from "../reading.js";
 import { bytesText, inFrames, readers, severalModels, textBox, titleOf, visible } from "../widget.js";
@@ -93,11 +94,15 @@ export const hoverView = {
   needsModels: true,
   title: { en: "Hover over a letter: the past lights up", zh: "指向一个字母：过去亮起来" },
   lookFor: {
-    en: "Point at a letter, or use the arrow keys. The darker an earlier letter, the more the prediction of this one depends on it. Compare how far back each model reaches: a Markov chain has a hard edge, an RNN fades, attention jumps.",
-    zh: "指向一个字母，或用方向键移动。前面的字母颜色越深，对这个字母的预测影响越大。比较各模型能回溯多远：马尔可夫链有明确的边界，循环神经网络逐渐衰减，注意力可以跳跃。",
+    en: "The stronger the colour of an earlier letter, the more the prediction of the chosen letter depends on it: a Markov chain has a hard edge, an RNN fades, attention can jump.",
+    zh: "前面的字母颜色越深，对所选字母的预测影响越大：马尔可夫链有明确的边界，循环神经网络逐渐衰减，注意力可以跳跃。",
+  },
+  more: {
+    en: "Point at a letter, or use the arrow keys. The example begins with the ' that closes a quotation: the Transformer looks back at the ` that opened it.",
+    zh: "指向一个字母，或用方向键移动。例子一开始选中的是结束引文的 '：Transformer 会回看引文开头的 `。",
   },
   how: {
-    equation: "g_s = ‖ ∂ (−log p(x_t | x_1 … x_{t−1})) / ∂ e(x_s) ‖   s < t\n\"Markov:\" |log p_k − log p_{k−1}| \"for the\" k\"-th newest symbol\"",
+    equation: "g_s = ‖ ∂ (−log p(x_t | x_1 … x_{t−1})) / ∂ e(x_s) ‖   s < t\n\"Markov:|马尔可夫：\" |log p_k − log p_{k−1}| \"for the|对第\" k\"-th newest symbol|个最近的符号\"",
     code: "from torch.nn import functional as F\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\ntokens_T = run.specimens(text=\"To be, or not to be\").tokens_T\ninputs = []  # vectors of the symbols, whose gradients are kept\nrun.model.embedding.register_forward_hook(lambda module, given, x: inputs.append(x) or x.retain_grad())\nlogits_BTV, _ = run.model(tokens_T[None, :-1])\nF.cross_entropy(logits_BTV[0, -1], tokens_T[-1]).backward()\nprint(inputs[0].grad.norm(dim=-1))",
     command: "statewise inspect shakespeare-lstm gradient",
   },
@@ -109,7 +114,9 @@ export const hoverView = {
     let text = (machines[0].record.example || "").slice(0, 160);
     /** @type {Map<string, ReturnType<typeof row>>} */
     const rows = new Map();
-    let t = Math.max(1, Math.min(text.length, 110));
+    const inside = quoted(["", ...machines[0].vocab.pieces(text).map((piece) => piece.text)]);
+    const closing = inside.findIndex((now, at) => inside[at - 1] === 1 && !now);
+    let t = closing > 0 ? closing : Math.max(1, Math.min(text.length, 110));
     let drawn = new Set();
     const go = inFrames(async () => {
       const next = [...chosen].find((name) => !drawn.has(name));

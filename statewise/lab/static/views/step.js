@@ -121,11 +121,15 @@ export const stepView = {
   needsModels: true,
   title: { en: "Type, and every model reads along", zh: "输入文字，所有模型同时阅读" },
   lookFor: {
-    en: "Type a letter: each model updates its state and says what it expects next. Compare the bytes: the Transformer's list grows with every symbol, the others stay the same size. Press “Find the open quote”: under each model, the text takes the colours of the unit that best follows the quotations between ` and '. The LSTM keeps one colour inside them and another outside, the Elman network does not. Then try it on a quotation of your own.",
-    zh: "输入一个字母：每个模型更新自己的状态，并给出下一个符号的概率。比较字节数：Transformer 的列表随每个符号增长，其他模型的状态大小不变。按“寻找引号内的单元”：每个模型下方的文本会按最能跟随 ` 与 ' 之间引文的那个单元着色。LSTM 在引文里外是两种颜色，Elman 网络则不是。再换一段你自己的引文试试。",
+    en: "Type a letter: each model updates its state and says what it expects next, and only the lists of attention grow with every symbol.",
+    zh: "输入一个字母：每个模型更新自己的状态，并给出下一个符号的概率；只有注意力模型的列表随每个符号增长。",
+  },
+  more: {
+    en: "Where does the LSTM keep an open quote? Press “Find the open quote”: under each model, the text takes the colours of the unit that best follows the quotations between ` and '. The LSTM has one colour inside them and another outside, the Elman network does not. Then try a quotation of your own.",
+    zh: "LSTM 把“引号还没有关上”记在哪里？按“寻找引号内的单元”：每个模型下方的文本会按最能跟随 ` 与 ' 之间引文的那个单元着色。LSTM 在引文里外是两种颜色，Elman 网络则不是。再换一段你自己的引文试试。",
   },
   how: {
-    equation: "y_t, s_t = model(x_t, s_{t−1})\np(x_{t+1} | x_1 … x_t) = softmax(y_t)\n\"surprise\"_t = −log₂ p(x_t | x_1 … x_{t−1})",
+    equation: "y_t, s_t = model(x_t, s_{t−1})\np(x_{t+1} | x_1 … x_t) = softmax(y_t)\n\"surprise|意外度\"_t = −log₂ p(x_t | x_1 … x_{t−1})",
     code: 'import statewise as sw\n\nrun = sw.load("shakespeare-lstm")\nat = run.begin("To be, or not")\nprint(sw.state_bytes(at.state))',
     command: "statewise lab --open",
   },

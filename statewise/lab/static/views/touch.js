@@ -37,11 +37,15 @@ export const touchView = {
   needsModels: true,
   title: { en: "Touch the state", zh: "触摸状态" },
   lookFor: {
-    en: "Everything the model knows of the text is in these numbers. Drag a square up or down, or use the arrow keys: the prediction changes. In the example a quotation is open, and the chosen unit is the one that follows quotations: raise it, and the LSTM expects the closing ' much less. Or paste the state of another text: the model goes on as if it had read that one.",
-    zh: "模型对文本所知道的一切都在这些数字里。上下拖动一个方格，或按方向键：预测随之改变。例子里的引号还没有关上，选中的正是跟随引文的那个单元：把它调高，LSTM 对关引号 ' 的预期就大大降低。也可以粘贴另一段文本的状态：模型会像读过那段文本一样继续。",
+    en: "Everything the model knows of the text is in these numbers: drag a square up or down, or use the arrow keys, and the prediction changes.",
+    zh: "模型对文本所知道的一切都在这些数字里：上下拖动一个方格，或按方向键，预测随之改变。",
+  },
+  more: {
+    en: "In the example a quotation is open, and the chosen unit is the one that follows quotations: raise it, and the LSTM expects the closing ' much less. Or paste the state of another text: the model goes on as if it had read that one.",
+    zh: "例子里的引号还没有关上，选中的正是跟随引文的那个单元：把它调高，LSTM 对关引号 ' 的预期就大大降低。也可以粘贴另一段文本的状态：模型会像读过那段文本一样继续。",
   },
   how: {
-    equation: "s' = s \"with\" s'[i] = v\ny, s'' = model(x, s')        \"the future depends on the past through\" s \"alone\"",
+    equation: "s' = s \"with|其中\" s'[i] = v\ny, s'' = model(x, s')        \"the future depends on the past through|未来对过去的依赖只经过\" s \"alone|\"",
     code: "import torch\nimport statewise as sw\n\nrun = sw.load(\"shakespeare-lstm\")\nat = run.begin(\"To be, or not\")\nlayer = at.state.layers[0]\nerased = layer._replace(c_BD=layer.c_BD.index_fill(1, torch.tensor([7]), 0.0))\nlogits_BV, _ = run.model.step(at.token_B, at.state._replace(layers=(erased,)))",
     command: "statewise lab --open",
   },

@@ -19,11 +19,15 @@ export const trainView = {
   id: "train",
   title: { en: "Train it here", zh: "就地训练" },
   lookFor: {
-    en: "Recall with truncation at 3: no gradient gets back to the symbol, so the loss falls late or not at all; at 20 it falls at once. With SGD, raise the rate without clipping, and one steep step throws the network away.",
-    zh: "选“回忆”并把截断长度设为 3：梯度回不到最初的符号，损失很晚才降，甚至不降；设为 20 则立刻下降。用 SGD、不剪裁而调高学习率，一次陡峭的更新就会毁掉网络。",
+    en: "Recall with truncation at 3: no gradient gets back to the symbol, so the loss falls late or not at all; at 20 it falls at once.",
+    zh: "选“回忆”并把截断长度设为 3：梯度回不到最初的符号，损失很晚才降，甚至不降；设为 20 则立刻下降。",
+  },
+  more: {
+    en: "With SGD, raise the rate without clipping, and one steep step throws the network away.",
+    zh: "用 SGD、不剪裁而调高学习率，一次陡峭的更新就会毁掉网络。",
   },
   how: {
-    equation: "a_t = b + W h_{t-1} + U x_t     h_t = tanh a_t     o_t = c + V h_t\n∇o_t = softmax(o_t) − 1[y_t]     \"sine:\" o_t − y_t\n∇h_t = Vᵀ ∇o_t + Wᵀ diag(1 − h_{t+1}²) ∇h_{t+1}          \"the second term is 0 at a cut\"\n∇c = Σ ∇o_t     ∇V = Σ ∇o_t h_tᵀ     ∇b = Σ d_t     ∇W = Σ d_t h_{t-1}ᵀ     ∇U = Σ d_t x_tᵀ     d_t = diag(1 − h_t²) ∇h_t\n\"clip:\" ∇ ← ∇ · min(1, θ / ‖∇‖)",
+    equation: "a_t = b + W h_{t-1} + U x_t     h_t = tanh a_t     o_t = c + V h_t\n∇o_t = softmax(o_t) − 1[y_t]     \"sine:|正弦：\" o_t − y_t\n∇h_t = Vᵀ ∇o_t + Wᵀ diag(1 − h_{t+1}²) ∇h_{t+1}          \"the second term is 0 at a cut|在截断处第二项为 0\"\n∇c = Σ ∇o_t     ∇V = Σ ∇o_t h_tᵀ     ∇b = Σ d_t     ∇W = Σ d_t h_{t-1}ᵀ     ∇U = Σ d_t x_tᵀ     d_t = diag(1 − h_t²) ∇h_t\n\"clip:|剪裁：\" ∇ ← ∇ · min(1, θ / ‖∇‖)",
     code: "import torch\nfrom torch.nn import functional as F\nimport statewise as sw\n\nmixer, read = sw.Elman(16, input_width=1), torch.nn.Linear(16, 2)  # U, W, b and V, c\nweights = [*mixer.parameters(), *read.parameters()]\noptimizer = torch.optim.Adam(weights, lr=0.01)\nfor step in range(100):\n    bits_BT = torch.randint(2, (16, 10))\n    h_BTD, state = mixer(2.0 * bits_BT[:, :, None] - 1)  # parity of bits\n    loss = F.cross_entropy(read(h_BTD).flatten(0, 1), (bits_BT.cumsum(1) % 2).flatten())\n    optimizer.zero_grad()\n    loss.backward()\n    torch.nn.utils.clip_grad_norm_(weights, 1.0)\n    optimizer.step()\nprint(loss.item())",
     command: "statewise train elman --set train.truncation.kind=fixed --set train.truncation.length=16",
   },
@@ -159,21 +163,21 @@ function mount(root, lab) {
     saved.rows.states = [["step", ...Array.from({ length: UNITS }, (_, unit) => `unit ${unit + 1}`)], ...h.map((state, t) => [t + 1, ...state])];
   };
 
-  const cuts = slider({ label: { en: "truncation: steps between cuts", zh: "截断：每几步切断一次" }, min: 1, max: 24, step: 1, value: at.cut, input: (value) => { at.cut = value; } });
+  const cuts = slider({ label: { en: "Truncation: steps between cuts", zh: "截断：每几步切断一次" }, min: 1, max: 24, step: 1, value: at.cut, input: (value) => { at.cut = value; } });
   const again = () => { restart(); redraw(); };
   const panel = (/** @type {import("../dom.js").Words} */ title, /** @type {string} */ name, /** @type {Node[]} */ ...body) =>
     make("figure", { class: "panel", id: `train-${name}` }, make("h3", {}, say(title)), ...body, lab.exports(`train-${name}`, () => ({ svg: saved.svg[name], rows: saved.rows[name] })));
   fill(root,
     make("div", { class: "controls" },
-      choice({ label: { en: "task", zh: "任务" }, options: [
+      choice({ label: { en: "Task", zh: "任务" }, options: [
         { value: "recall", label: { en: "recall a symbol after 18 blanks", zh: "回忆：隔 18 个空白说出符号" } },
         { value: "parity", label: { en: "parity of bits", zh: "奇偶：比特和的奇偶性" } },
         { value: "sine", label: { en: "next value of a sine", zh: "正弦：预测下一个值" } }],
         value: at.task, pick: (value) => { at.task = value; again(); } }).element,
-      slider({ label: { en: "learning rate", zh: "学习率" }, min: -4, max: 1, step: 0.25, value: at.rate, show: (value) => brief(10 ** value), input: (value) => { at.rate = value; } }).element,
-      slider({ label: { en: "clip the gradient's norm at", zh: "梯度范数剪裁阈值" }, min: 0, max: 5, step: 0.25, value: at.limit, show: (value) => (value ? value.toFixed(2) : lab.t({ en: "off", zh: "关" })), input: (value) => { at.limit = value; redraw(); } }).element,
+      slider({ label: { en: "Learning rate", zh: "学习率" }, min: -4, max: 1, step: 0.25, value: at.rate, show: (value) => brief(10 ** value), input: (value) => { at.rate = value; } }).element,
+      slider({ label: { en: "Clip the gradient's norm at", zh: "梯度范数剪裁阈值" }, min: 0, max: 5, step: 0.25, value: at.limit, show: (value) => (value ? value.toFixed(2) : lab.t({ en: "off", zh: "关" })), input: (value) => { at.limit = value; redraw(); } }).element,
       cuts.element,
-      choice({ label: { en: "optimizer", zh: "优化器" }, options: [{ value: "adam", label: { en: "Adam", zh: "Adam" } }, { value: "sgd", label: { en: "SGD", zh: "SGD" } }], value: at.kind, pick: (value) => { at.kind = value; again(); } }).element,
+      choice({ label: { en: "Optimizer", zh: "优化器" }, options: [{ value: "adam", label: { en: "Adam", zh: "Adam" } }, { value: "sgd", label: { en: "SGD", zh: "SGD" } }], value: at.kind, pick: (value) => { at.kind = value; again(); } }).element,
       make("div", { class: "buttons" }, start,
         button({ en: "One update", zh: "更新一次" }, () => { learn(); redraw(); }),
         button({ en: "Start again, other weights", zh: "换一组初始权重重来" }, () => { at.seed += 1; again(); }))),

@@ -106,11 +106,15 @@ export const truncationView = {
   id: "truncation",
   title: { en: "Move the truncation cuts", zh: "移动截断点" },
   lookFor: {
-    en: "Each cut removes from the gradient everything that a loss owes to earlier blocks: memory falls, and the gradient turns away from the full one. The same cuts cost each model differently: choose another and compare.",
-    zh: "每一处截断，都会把“后面的损失对前面各段的依赖”从梯度里去掉：内存省了，梯度的方向却偏了。同样的截断，对不同模型的影响并不相同，换一个模型比比看。",
+    en: "Each cut removes from the gradient everything that a loss owes to earlier blocks: memory falls, and the gradient turns away from the full one.",
+    zh: "每一处截断，都会把“后面的损失对前面各段的依赖”从梯度里去掉：内存省了，梯度的方向却偏了。",
+  },
+  more: {
+    en: "The same cuts cost each model differently: choose another and compare.",
+    zh: "同样的截断，对不同模型的影响并不相同，换一个模型比比看。",
   },
   how: {
-    equation: "g = Σ_{a ≤ b} w_ab m_ab          m_ab = ∂L_b / ∂(\"weights as used in block\" a)\nw_ab = Π (\"flow at the boundaries between\" a \"and\" b)     0 \"at a cut,\" 1 \"elsewhere,\" 1/p \"where an unbiased cut is kept\"\n\"bias\" = ‖E g − ∇L‖ / ‖∇L‖        \"spread\"² = E‖g − E g‖² / ‖∇L‖²        ∇L: \"all\" w = 1",
+    equation: "g = Σ_{a ≤ b} w_ab m_ab          m_ab = ∂L_b / ∂(\"weights as used in block|段内所用的权重，段\" a)\nw_ab = Π (\"flow at the boundaries between|各边界处的通过率，从\" a \"and|到\" b)     0 \"at a cut,|在截断处，\" 1 \"elsewhere,|在别处，\" 1/p \"where an unbiased cut is kept|在保留的无偏截断处\"\n\"bias|偏差\" = ‖E g − ∇L‖ / ‖∇L‖        \"spread|标准差\"² = E‖g − E g‖² / ‖∇L‖²        ∇L: \"all|全部\" w = 1",
     code: "import statewise as sw\nfrom statewise.inspection import block_gradients\n\nrun = sw.load(\"shakespeare-lstm\")\ntokens_T = run.specimens(text=\"To be, or not to be, that is the question. \" * 3).tokens_T\nfound = block_gradients(run.model, tokens_T[:96], tokens_T[1:97], block=8)\nprint(found.products_NN.shape, found.held_bytes)",
     command: "statewise inspect shakespeare-lstm bptt",
   },
@@ -257,8 +261,8 @@ function mount(root, lab) {
     make("figure", { class: "panel", id: `truncation-${name}` }, make("h3", {}, say(title)), ...body, lab.exports(`truncation-${name}`, () => ({ svg: saved.svg[name], rows: saved.rows[name] })));
   fill(root,
     make("div", { class: "controls" },
-      make("label", { class: "pick" }, say({ en: "model", zh: "模型" }), select),
-      choice({ label: { en: "policy", zh: "截断方式" }, options: [
+      make("label", { class: "pick" }, say({ en: "Model", zh: "模型" }), select),
+      choice({ label: { en: "Policy", zh: "截断方式" }, options: [
         { value: "fixed", label: { en: "cuts stay here", zh: "固定在这里" } },
         { value: "random", label: { en: "as many, at random places", zh: "数目相同，位置随机" } },
         { value: "unbiased", label: { en: "unbiased: kept with probability p, times 1/p", zh: "无偏：以概率 p 通过，并乘以 1/p" } }],
