@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
+from notebook import VERDICTS
 from reference import mark_code
 from search import write_index
 from sphinx.application import Sphinx
@@ -14,11 +15,11 @@ from sphinx.application import Sphinx
 WORDS = {
     "en": {
         "claim": "Claim", "erratum": "Erratum", "exercise": "Exercise", "check": "Check your answer:",
-        "live": "Open the live machine", "true": "holds", "partly": "holds in part", "false": "does not hold",
+        "live": "Open the live machine", **VERDICTS["en"],
     },
     "zh": {
         "claim": "论断", "erratum": "勘误", "exercise": "练习", "check": "检查答案：",
-        "live": "打开可操作的模型", "true": "成立", "partly": "部分成立", "false": "不成立",
+        "live": "打开可操作的模型", **VERDICTS["zh"],
     },
 }  # fmt: skip
 
@@ -103,22 +104,29 @@ class Picture(BookDirective):
 
 
 class Slider(BookDirective):
-    """Pictures `NAME-VALUE.svg`, one at a time, chosen by a slider; without a script, all of them."""
+    """Pictures `NAME-VALUE.svg`, one at a time, chosen by a slider; without a script, all of them.
+
+    The slider shows the values, or their `names` in the language of the page, with `|` between them.
+    """
 
     required_arguments = 1
     option_spec: ClassVar[Any] = {
         "values": directives.unchanged_required,
+        "names": directives.unchanged_required,
         "label": directives.unchanged_required,
         "alt": directives.unchanged_required,
     }
 
     def run(self) -> list[nodes.Node]:
         values, label = self.options["values"].split(), escape(self.options["label"])
+        names = [name.strip() for name in self.options["names"].split("|")] if "names" in self.options else values
+        if len(names) != len(values):
+            raise self.error(f"{len(values)} values, but {len(names)} names")
         shown = "".join(
-            f'<div class="slide" data-value="{escape(value)}"><p class="value">{label}: {escape(value)}</p>'
-            + titled(self.picture(f"{self.arguments[0]}-{value}.svg"), f"{self.options['alt']} ({value})")
+            f'<div class="slide" data-value="{escape(name)}"><p class="value">{label}: {escape(name)}</p>'
+            + titled(self.picture(f"{self.arguments[0]}-{value}.svg"), f"{self.options['alt']} ({name})")
             + "</div>"
-            for value in values
+            for value, name in zip(values, names, strict=True)
         )
         figure = nodes.container(classes=["slider"])
         opening = f'<figure class="drawn live" data-label="{label}">{shown}'
