@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 from chapter import BOOK, LANGUAGES, chapters
-from inspected_page import Watched
+from inspected_page import OVERLAPS, Watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # the first test waits for the whole build
 pytest.importorskip("sphinx", reason="no Sphinx: pip install -e '.[book]'")
@@ -161,6 +161,8 @@ def test_a_page_opens_from_disk(name: str, language: str, sites: dict[str, Path]
             assert page.locator("span.math, div.math .tex").count() == page.locator(".katex-html").count()
             for drawn in page.locator("figure.drawn svg").all():
                 assert drawn.get_attribute("aria-label")
+            page.evaluate("for (const one of document.querySelectorAll('.slide')) one.hidden = false")
+            assert [found for found in page.evaluate(OVERLAPS) if " on " in found] == []
             assert seen.wrong == []
 
 
