@@ -56,8 +56,15 @@ def sections(doctree: nodes.document, labels: Container[str]) -> list[Section]:
     return found
 
 
-def _text(parts: list[nodes.Node]) -> str:
-    return " ".join(" ".join(part.astext() for part in parts).split())
+def _text(parts: list[nodes.Element]) -> str:
+    """Of a section's nodes, without displayed formulas, the marks of their checks, and HTML."""
+    texts = []
+    for part in (part.deepcopy() for part in parts if not isinstance(part, nodes.math_block)):
+        for node in list(part.findall(nodes.Element)):
+            if node is not part and (isinstance(node, nodes.raw | nodes.math_block) or "checked" in node["classes"]):
+                node.parent.remove(node)
+        texts.append(part.astext())
+    return " ".join(" ".join(texts).split())
 
 
 def write_index(app: Any, exception: Exception | None) -> None:

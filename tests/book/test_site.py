@@ -177,8 +177,10 @@ def test_the_first_page_is_light(sites: dict[str, Path], browser: Any) -> None:
 def test_questions_find_their_page(language: str, sites: dict[str, Path], browser: Any) -> None:
     missed = []
     with Watched(browser, sites[language] / "search.html") as seen:
+        assert seen.page.locator("h1").inner_text() == {"en": "Search", "zh": "搜索"}[language]
         for question, answer in QUESTIONS[language].items():
             seen.page.fill("#question", question)
+            assert not re.search(r"\\begin|<\w+ class", seen.page.locator("#found").inner_text())
             first = [link.get_attribute("href") for link in seen.page.locator("#found li a").all()[:3]]
             if not any(answer in link for link in first):
                 missed.append((question, first))
