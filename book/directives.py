@@ -31,6 +31,20 @@ THEME = {
     "Home": "首页",
     "On this page": "本页内容",
 }  # which Furo has in English alone
+LABELS = {
+    "Back to top": "回到顶部",
+    "Skip to content": "跳到正文",
+    "Toggle Light / Dark / Auto color theme": "切换浅色、深色或自动主题",
+    "Toggle site navigation sidebar": "打开或关闭导航栏",
+    "Toggle table of contents sidebar": "打开或关闭本页目录",
+    "Light mode": "浅色",
+    "Dark mode": "深色",
+    "Auto light/dark, in light mode": "自动，当前为浅色",
+    "Auto light/dark, in dark mode": "自动，当前为深色",
+    "Expand": "展开",
+    "Menu": "菜单",
+}  # which Furo writes without asking for a translation
+LABEL = re.compile(rf'(?<=[>"])(\s*)({"|".join(map(re.escape, LABELS))})(?=\s*[<"])')
 
 
 class BookDirective(Directive):
@@ -198,6 +212,18 @@ def page_context(app: Sphinx, page: str, template: str, context: dict[str, Any],
         context["body"] = f'<nav class="page-tools">{"".join(links)}</nav>{context["body"]}'
 
 
+def write_labels(app: Sphinx, exception: Exception | None) -> None:
+    """Furo's own words around each Chinese page, in Chinese."""
+    if exception is not None or not app.config.language.startswith("zh"):
+        return
+    for page in app.env.found_docs | {"search"}:
+        path = Path(app.outdir) / f"{page}.html"
+        parts = re.split("(<article.*</article>)", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        parts[::2] = [LABEL.sub(lambda found: found[1] + LABELS[found[2]], part) for part in parts[::2]]
+        text = re.sub('(?<=")Toggle navigation of ', "展开或收起 ", "".join(parts))
+        path.write_text(text, encoding="utf-8")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     for name in ("claim", "erratum"):
         app.add_directive(name, Box)
@@ -211,4 +237,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", mark_code)
     app.connect("builder-inited", lambda app: setattr(app.builder, "search", False))
     app.connect("build-finished", write_index)
+    app.connect("build-finished", write_labels)
     return {"parallel_read_safe": True}

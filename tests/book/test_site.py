@@ -161,6 +161,7 @@ def test_a_page_opens_from_disk(name: str, language: str, sites: dict[str, Path]
             assert page.locator("span.math, div.math .tex").count() == page.locator(".katex-html").count()
             for drawn in page.locator("figure.drawn svg").all():
                 assert drawn.get_attribute("aria-label")
+            assert ("Skip to content" in page.content()) == (language == "en")
             page.evaluate("for (const one of document.querySelectorAll('.slide')) one.hidden = false")
             assert [found for found in page.evaluate(OVERLAPS) if " on " in found] == []
             assert seen.wrong == []
