@@ -17,7 +17,7 @@ LABEL = re.compile(r"^\(([\w-]+)\)=$", re.MULTILINE)
 FORMULA = re.compile(r"^\$\$\n(.*?)^\$\$(?: \(([\w-]+)\))?$", re.DOTALL | re.MULTILINE)
 DIRECTIVE = re.compile(r"^:{3,}\{([\w-]+)\} ?(.*)\n((?::[\w-]+: ?.*\n)*)", re.MULTILINE)
 CHECKS = re.compile(r"^# checks ([\w-]+(?:, [\w-]+)*)$", re.MULTILINE)
-PROSE_OPTIONS = {"alt", "label"}  # options of directives that are written in the page's language
+PROSE_OPTIONS = {"alt", "label", "names"}  # options of directives that are written in the page's language
 PROSE_ARGUMENTS = {"claim", "erratum", "note"}  # directives whose argument is a title
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
+from notebook import VERDICTS
 from reference import mark_code
 from search import write_index
 from sphinx.application import Sphinx
@@ -14,11 +15,11 @@ from sphinx.application import Sphinx
 WORDS = {
     "en": {
         "claim": "Claim", "erratum": "Erratum", "exercise": "Exercise", "check": "Check your answer:",
-        "live": "Open the live machine", "true": "holds", "partly": "holds in part", "false": "does not hold",
+        "live": "Open the live machine", **VERDICTS["en"],
     },
     "zh": {
         "claim": "论断", "erratum": "勘误", "exercise": "练习", "check": "检查答案：",
-        "live": "打开可操作的模型", "true": "成立", "partly": "部分成立", "false": "不成立",
+        "live": "打开可操作的模型", **VERDICTS["zh"],
     },
 }  # fmt: skip
 
@@ -30,6 +31,20 @@ THEME = {
     "Home": "首页",
     "On this page": "本页内容",
 }  # which Furo has in English alone
+LABELS = {
+    "Back to top": "回到顶部",
+    "Skip to content": "跳到正文",
+    "Toggle Light / Dark / Auto color theme": "切换浅色、深色或自动主题",
+    "Toggle site navigation sidebar": "打开或关闭导航栏",
+    "Toggle table of contents sidebar": "打开或关闭本页目录",
+    "Light mode": "浅色",
+    "Dark mode": "深色",
+    "Auto light/dark, in light mode": "自动，当前为浅色",
+    "Auto light/dark, in dark mode": "自动，当前为深色",
+    "Expand": "展开",
+    "Menu": "菜单",
+}  # which Furo writes without asking for a translation
+LABEL = re.compile(rf'(?<=[>"])(\s*)({"|".join(map(re.escape, LABELS))})(?=\s*[<"])')
 
 
 class BookDirective(Directive):
@@ -103,22 +118,29 @@ class Picture(BookDirective):
 
 
 class Slider(BookDirective):
-    """Pictures `NAME-VALUE.svg`, one at a time, chosen by a slider; without a script, all of them."""
+    """Pictures `NAME-VALUE.svg`, one at a time, chosen by a slider; without a script, all of them.
+
+    The slider shows the values, or their `names` in the language of the page, with `|` between them.
+    """
 
     required_arguments = 1
     option_spec: ClassVar[Any] = {
         "values": directives.unchanged_required,
+        "names": directives.unchanged_required,
         "label": directives.unchanged_required,
         "alt": directives.unchanged_required,
     }
 
     def run(self) -> list[nodes.Node]:
         values, label = self.options["values"].split(), escape(self.options["label"])
+        names = [name.strip() for name in self.options["names"].split("|")] if "names" in self.options else values
+        if len(names) != len(values):
+            raise self.error(f"{len(values)} values, but {len(names)} names")
         shown = "".join(
-            f'<div class="slide" data-value="{escape(value)}"><p class="value">{label}: {escape(value)}</p>'
-            + titled(self.picture(f"{self.arguments[0]}-{value}.svg"), f"{self.options['alt']} ({value})")
+            f'<div class="slide" data-value="{escape(name)}"><p class="value">{label}: {escape(name)}</p>'
+            + titled(self.picture(f"{self.arguments[0]}-{value}.svg"), f"{self.options['alt']} ({name})")
             + "</div>"
-            for value in values
+            for value, name in zip(values, names, strict=True)
         )
         figure = nodes.container(classes=["slider"])
         opening = f'<figure class="drawn live" data-label="{label}">{shown}'
@@ -190,6 +212,18 @@ def page_context(app: Sphinx, page: str, template: str, context: dict[str, Any],
         context["body"] = f'<nav class="page-tools">{"".join(links)}</nav>{context["body"]}'
 
 
+def write_labels(app: Sphinx, exception: Exception | None) -> None:
+    """Furo's own words around each Chinese page, in Chinese."""
+    if exception is not None or not app.config.language.startswith("zh"):
+        return
+    for page in app.env.found_docs | {"search"}:
+        path = Path(app.outdir) / f"{page}.html"
+        parts = re.split("(<article.*</article>)", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        parts[::2] = [LABEL.sub(lambda found: found[1] + LABELS[found[2]], part) for part in parts[::2]]
+        text = re.sub('(?<=")Toggle navigation of ', "展开或收起 ", "".join(parts))
+        path.write_text(text, encoding="utf-8")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     for name in ("claim", "erratum"):
         app.add_directive(name, Box)
@@ -203,4 +237,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", mark_code)
     app.connect("builder-inited", lambda app: setattr(app.builder, "search", False))
     app.connect("build-finished", write_index)
+    app.connect("build-finished", write_labels)
     return {"parallel_read_safe": True}

@@ -7,12 +7,15 @@ from chapter import FORMULA, LABEL, Page
 from run import Result
 
 BOXES = {
-    "en": {"claim": "Claim", "erratum": "Erratum", "exercise": "Exercise", "note": "Note"},
-    "zh": {"claim": "论断", "erratum": "勘误", "exercise": "练习", "note": "注"},
+    "en": {"claim": "Claim", "erratum": "Erratum", "exercise": "Exercise", "note": "Note", "live": "In the site"},
+    "zh": {"claim": "论断", "erratum": "勘误", "exercise": "练习", "note": "注", "live": "在网站里"},
+}
+VERDICTS = {
+    "en": {"true": "holds", "partly": "holds in part", "false": "does not hold"},
+    "zh": {"true": "成立", "partly": "部分成立", "false": "不成立"},
 }
 OPENING = re.compile(r"^:{3,}\{([\w-]+)\} ?(.*)\n((?::[\w-]+: ?.*\n)*)", re.MULTILINE)
 CLOSING = re.compile(r"^:{3,}$\n?", re.MULTILINE)
-DRAWN = {"picture", "slider", "live"}  # shown by their own cells, or by the site alone
 
 
 def notebook(page: Page, done: list[Result]) -> dict[str, Any]:
@@ -47,5 +50,14 @@ def _markdown(page: Page, text: str, number: int) -> list[dict[str, Any]]:
 
 
 def _box(language: str, found: re.Match[str]) -> str:
+    """A box as its title, with its verdict; a slider as all of its pictures, which the cells above have drawn."""
     name, argument = found[1], found[2]
-    return "" if name in DRAWN or name not in BOXES[language] else f"**{BOXES[language][name]} {argument}**\n\n"
+    options = dict(re.findall(r"^:([\w-]+): ?(.*)$", found[3], re.MULTILINE))
+    if name == "slider":
+        return "".join(f"![{options['alt']}]({argument}-{value}.svg)\n" for value in options["values"].split()) + "\n"
+    if name == "live":
+        argument = ""  # a view of the lab, in the site alone
+    if name not in BOXES[language]:
+        return ""
+    verdict = f" ({VERDICTS[language][options['verdict']]})" if "verdict" in options else ""
+    return f"**{BOXES[language][name]} {argument}".rstrip() + f"**{verdict}\n\n"

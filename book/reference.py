@@ -119,5 +119,7 @@ def contents(names: list[str], *, depth: int | None = None) -> str:
 
 
 def mark_code(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """In a docstring, an indented block is code."""
+    """In a docstring, an indented block is code. What Python says of every field of a NamedTuple is left out."""
+    if re.match(r"Alias for field number \d", lines[0] if lines else ""):
+        lines.clear()
     lines[:] = re.sub(r"(?m)(^\S.*\n\n)(?=    \S)", r"\1::\n\n", "\n".join(lines)).split("\n")

@@ -2,23 +2,25 @@
 
 English words lose their endings; Chinese text is cut into pairs of neighbouring characters, so that a phrase is found
 however a dictionary would cut it. Prose explains, code repeats: a term counts once in all code of a section. The
-section that introduces a term of the glossary answers a question for it best. `static/search.js` cuts a question in the
-same way and ranks sections by BM25.
+section that introduces a term of the glossary, or whose subject readers call by another word, answers a question for it
+best. `static/search.js` cuts a question in the same way and ranks sections by BM25.
 """
 
 import json
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Container
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from chapter import BOOK
 from docutils import nodes
 from stage import terms as glossary
 
 TERM = re.compile(r"[a-z0-9_]+|[\u4e00-\u9fff]+")
 ENDING = re.compile(r"(?:ations?|ings?|ed|es|s|ly|e)$")
-TITLE, PAGE_TITLE, INTRODUCED = 6, 3, 6  # how many times the words of a title count, and of a term that is introduced
+TITLE, PAGE_TITLE, INTRODUCED = 6, 3, 6  # how many times the words of a title count, and of a term that it introduces
 SHOWN = 400  # characters of a section that results show
 
 
@@ -54,8 +56,15 @@ def sections(doctree: nodes.document, labels: Container[str]) -> list[Section]:
     return found
 
 
-def _text(parts: list[nodes.Node]) -> str:
-    return " ".join(" ".join(part.astext() for part in parts).split())
+def _text(parts: list[nodes.Element]) -> str:
+    """Of a section's nodes, without displayed formulas, the marks of their checks, and HTML."""
+    texts = []
+    for part in (part.deepcopy() for part in parts if not isinstance(part, nodes.math_block)):
+        for node in list(part.findall(nodes.Element)):
+            if node is not part and (isinstance(node, nodes.raw | nodes.math_block) or "checked" in node["classes"]):
+                node.parent.remove(node)
+        texts.append(part.astext())
+    return " ".join(" ".join(texts).split())
 
 
 def write_index(app: Any, exception: Exception | None) -> None:
@@ -64,7 +73,7 @@ def write_index(app: Any, exception: Exception | None) -> None:
     entries: list[list[str]] = []
     lengths: list[int] = []
     postings: dict[str, list[int]] = {}
-    introduced: dict[str, str] = {}
+    introduced: dict[str, str] = tomllib.loads((BOOK / "terms.toml").read_text(encoding="utf-8"))["words"]
     for term in glossary():
         introduced[term.section] = f"{introduced.get(term.section, '')} {term.en} {term.zh}"
     for page in sorted(app.env.found_docs):

@@ -35,6 +35,7 @@ SOFT_BREAK = re.compile(
 TEXT_NODE = re.compile(r">([^<>]+)<")
 NUMBER = re.compile(r"-?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[-+]?\d+)?%?")
 SEPARATORS = ("\n", ": ", ", ")
+HAN = re.compile("[\u4e00-\u9fff]")
 WORDS = re.compile(r"[A-Za-z]{2,}")
 
 
@@ -214,7 +215,10 @@ def translated(svg: str) -> str:
 
 
 def translate(text: str) -> str:
-    return "".join(map(_translate_piece, pieces(text)))
+    chinese = "".join(map(_translate_piece, pieces(text)))
+    if not HAN.search(chinese):
+        return chinese
+    return chinese.replace(": ", "：").replace(", ", "，")
 
 
 def _translate_piece(text: str) -> str:

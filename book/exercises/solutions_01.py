@@ -15,7 +15,8 @@ def reverse_conditionals(joint):
 
 def shuffle_within(ids, size, seed):
     rng = np.random.default_rng(seed)
-    return np.concatenate([rng.permutation(ids[at : at + size]) for at in range(0, len(ids), size)])
+    starts = range(0, len(ids), size)
+    return np.concatenate([rng.permutation(ids[at : at + size]) for at in starts])
 
 
 def information(ids, distance):

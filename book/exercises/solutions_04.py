@@ -28,7 +28,7 @@ def last_states(output, lengths):
 
 
 def parity_network():
-    """Two units, near -1 or 1: is s + x at least 1, is it at least 2? Parity s is half their difference."""
+    """Two units near -1 or 1: is s + x >= 1, is it >= 2? s is half their difference."""
     k = 20.0
     W_xh = np.array([[k, k]])
     W_hh = np.array([[k / 2, k / 2], [-k / 2, -k / 2]])

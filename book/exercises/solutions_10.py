@@ -16,7 +16,7 @@ def fewest_layers(kind, layers, steps):
 
 def from_lower_right(x, W, U, V, b):
     height, width, _ = x.shape
-    h = np.zeros((height + 1, width + 1, len(b)))  # with a border of zeros below and on the right
+    h = np.zeros((height + 1, width + 1, len(b)))  # zeros below and on the right
     for i in reversed(range(height)):
         for j in reversed(range(width)):
             h[i, j] = np.tanh(W @ x[i, j] + U @ h[i + 1, j] + V @ h[i, j + 1] + b)

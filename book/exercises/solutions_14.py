@@ -28,4 +28,5 @@ def matching_traits(traits, A):
 
 
 def is_equivariant(f, x):
-    return all(np.allclose(f(x[list(order)]), f(x)[list(order)]) for order in permutations(range(len(x))))
+    orders = [list(order) for order in permutations(range(len(x)))]
+    return all(np.allclose(f(x[order]), f(x)[order]) for order in orders)

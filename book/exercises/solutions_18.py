@@ -6,7 +6,8 @@ import numpy as np
 
 
 def path(kind, distance):
-    return {"chain": distance, "tree": 2 * round(math.log2(distance)), "attention": 1}[kind]
+    depth = round(math.log2(distance))
+    return {"chain": distance, "tree": 2 * depth, "attention": 1}[kind]
 
 
 def crossover(linear, fixed, slope):
@@ -35,4 +36,6 @@ def undominated(rows):
     def beats(a, b):
         return all(x <= y for x, y in zip(a, b)) and a != b
 
-    return sorted(name for name, row in rows.items() if not any(beats(other, row) for other in rows.values()))
+    others = rows.values()
+    beaten = {name for name, row in rows.items() if any(beats(r, row) for r in others)}
+    return sorted(rows.keys() - beaten)

@@ -10,6 +10,8 @@ for (const figure of document.querySelectorAll("figure.live")) {
     said.textContent = slides[range.value].dataset.value;
     range.setAttribute("aria-valuetext", said.textContent);
   };
+  const wide = (text) => [...text].reduce((sum, letter) => sum + (letter < "\u2e80" ? 1 : 2), 0);
+  said.style.minWidth = `${Math.max(...slides.map((slide) => wide(slide.dataset.value)))}ch`; // so that the slider stays in place
   range.value = 0;
   range.addEventListener("input", show);
   control.className = "control";

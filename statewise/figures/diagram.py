@@ -45,6 +45,11 @@ class Box(NamedTuple):
             self.width / 2 / abs(dx) if dx else math.inf,
             _HIGH / 2 / abs(dy) if dy else math.inf,
         )
+        round_ = _HIGH / 2
+        flat = self.width / 2 - round_  # from the centre to where the round ends of a state begin
+        if self.kind == "state" and abs(dx) * reach > flat:
+            along, far = abs(dx) * flat, dx * dx + dy * dy
+            reach = (along + math.sqrt(along * along - far * (flat * flat - round_ * round_))) / far
         return x + dx * reach, y + dy * reach
 
 
@@ -149,8 +154,12 @@ def _arrow(arrow: Arrow, start: Box, end: Box) -> str:
         path = f"M{first[0]:.1f} {first[1]:.1f}Q{bend[0]:.1f} {bend[1]:.1f} {short[0]:.1f} {short[1]:.1f}"
         head = _head(bend, last)
         middle = (first[0] + 2 * bend[0] + last[0]) / 4, (first[1] + 2 * bend[1] + last[1]) / 4
-        upright = abs(last[0] - first[0]) < abs(last[1] - first[1])
-        label = (middle[0] + 5, middle[1] + 4) if upright else (middle[0], middle[1] - 7)
+        wide, high = abs(last[0] - first[0]), abs(last[1] - first[1])
+        upright = wide < high
+        if upright:  # beside the arrow, and far enough for its slope
+            label = middle[0] + 5 + 6 * wide / high, middle[1] + 4
+        else:
+            label = middle[0], middle[1] - 7 - text_width(arrow.text, 12.0) / 2 * high / wide
     name = _text(arrow.text, *label, size=12.0, anchor="start" if upright else "middle") if arrow.text else ""
     return f'<path class="arrow" d="{path}"{dash}/>{head}{name}'
 

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,8 @@ def test_a_notebook_holds_the_blocks_in_order(ran: tuple[str, list[Result]]) -> 
         prose = "\n".join(cell["source"] for cell in made["cells"] if cell["cell_type"] == "markdown")
         assert page.title in prose
         assert ":::" not in prose
+        shown = set(re.findall(r"\]\(([\w.+=:-]+\.svg)\)", prose))
+        assert shown == set(pictures(done)), "pictures that the cells draw"
         assert ")=" not in [line[-2:] for line in prose.splitlines()]
         assert len({cell["id"] for cell in made["cells"]}) == len(made["cells"])
 

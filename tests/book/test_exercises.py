@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from chapter import BOOK, LANGUAGES, ROOT, chapters
+from chapter import BOOK, COLUMNS, LANGUAGES, ROOT, chapters
 from stage import solutions
 
 FOLDER = BOOK / "exercises"
@@ -69,6 +69,7 @@ def test_the_page_of_solutions_has_every_chapter(language: str) -> None:
         asked = re.findall(r"^:::\{exercise\} [\d.]+\n`(\w+)", page.text, re.MULTILINE)
         assert len(asked) == 5
         assert all(f"def {name}(" in code for name in asked)
+        assert all(len(line) <= COLUMNS for line in code.splitlines())
 
 
 def test_mistakes_are_explained(tmp_path: Path) -> None:

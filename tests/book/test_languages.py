@@ -1,6 +1,7 @@
 """Both languages have the same pages, headings, code, formulas and boxes; only the prose differs."""
 
 import re
+import tomllib
 
 import pytest
 from chapter import BOOK, COLUMNS, FORMULA, LANGUAGES, ROOT, Page, chapters, pages
@@ -146,6 +147,13 @@ def test_a_section_uses_the_terms_that_it_introduces() -> None:
         assert term.en.lower() in " ".join(texts["en"][term.section].lower().split()), term
         assert term.zh in texts["zh"][term.section].replace("\n", ""), term
     assert len({term.en for term in terms()}) == len({term.zh for term in terms()}) == len(terms())
+
+
+def test_other_words_are_those_of_sections() -> None:
+    labels = {label for page in chapters() for label in page.labels}
+    words = tomllib.loads((BOOK / "terms.toml").read_text(encoding="utf-8"))["words"]
+    assert not words.keys() - labels
+    assert all(re.search("[a-zA-Z].*[\u4e00-\u9fff]", text) for text in words.values())
 
 
 def test_the_api_reference_has_every_package() -> None:

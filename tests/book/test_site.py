@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 from chapter import BOOK, LANGUAGES, chapters
-from inspected_page import Watched
+from inspected_page import OVERLAPS, Watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # the first test waits for the whole build
 pytest.importorskip("sphinx", reason="no Sphinx: pip install -e '.[book]'")
@@ -161,13 +161,20 @@ def test_a_page_opens_from_disk(name: str, language: str, sites: dict[str, Path]
             assert page.locator("span.math, div.math .tex").count() == page.locator(".katex-html").count()
             for drawn in page.locator("figure.drawn svg").all():
                 assert drawn.get_attribute("aria-label")
+            assert ("Skip to content" in page.content()) == (language == "en")
+            page.evaluate("for (const one of document.querySelectorAll('.slide')) one.hidden = false")
+            assert [found for found in page.evaluate(OVERLAPS) if " on " in found] == []
             assert seen.wrong == []
 
 
-def test_the_first_page_is_light(sites: dict[str, Path], browser: Any) -> None:
-    with Watched(browser, sites["en"] / "index.html") as seen:
-        names = seen.page.evaluate("performance.getEntriesByType('resource').map((one) => one.name)")
-    files = {Path(name.removeprefix("file://").partition("?")[0]) for name in names} | {sites["en"] / "index.html"}
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_first_page_is_light(language: str, sites: dict[str, Path], browser: Any) -> None:
+    asked: list[str] = []
+    with Watched(browser, sites[language] / "index.html") as seen:
+        seen.page.on("request", lambda request: asked.append(request.url))
+        seen.page.reload()
+    files = {Path(unquote(url.removeprefix("file://").partition("?")[0])) for url in asked}
+    assert {"index.html", "book.css", "book.js"} <= {path.name for path in files}
     assert sum(path.stat().st_size for path in files) < FIRST_PAGE
 
 
@@ -175,8 +182,10 @@ def test_the_first_page_is_light(sites: dict[str, Path], browser: Any) -> None:
 def test_questions_find_their_page(language: str, sites: dict[str, Path], browser: Any) -> None:
     missed = []
     with Watched(browser, sites[language] / "search.html") as seen:
+        assert seen.page.locator("h1").inner_text() == {"en": "Search", "zh": "搜索"}[language]
         for question, answer in QUESTIONS[language].items():
             seen.page.fill("#question", question)
+            assert not re.search(r"\\begin|<\w+ class", seen.page.locator("#found").inner_text())
             first = [link.get_attribute("href") for link in seen.page.locator("#found li a").all()[:3]]
             if not any(answer in link for link in first):
                 missed.append((question, first))

@@ -1,11 +1,13 @@
 """Drawings of architectures: arrows end at boxes, everything lies inside, texts keep their subscripts."""
 
+import math
 import re
 from xml.etree import ElementTree
 
 import pytest
 
 from statewise.figures import Arrow, Box, Diagram, unrolled
+from statewise.figures.label import text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 CHAIN = unrolled(
@@ -38,6 +40,27 @@ def test_an_arrow_ends_at_the_edge_of_its_box() -> None:
     x, y = wide.edge((wide.centre[0], 0.0))
     assert x == wide.centre[0]
     assert y < wide.centre[1]
+
+
+def test_an_arrow_touches_the_round_end_of_a_state() -> None:
+    state = Box("s", 0, 0, "h_t")
+    x, y = state.edge((100.0, 60.0))
+    round_ = state.edge((0.0, 99.0))[1]
+    assert math.hypot(x - (state.width / 2 - round_), y) == pytest.approx(round_)
+
+
+@pytest.mark.parametrize(("column", "row"), [(1, 2), (1, 1.2), (3, 1), (-2, 1)])
+def test_the_name_of_a_slanted_arrow_lies_beside_it(column: float, row: float) -> None:
+    boxes = (Box("a", 0, 0, "a", "input"), Box("b", column, row, "b", "input"))
+    tree = parsed(Diagram("t", "d", boxes, (Arrow("a", "b", "W_k"),)))
+    (x0, y0), (x1, y1) = (box.centre for box in boxes)
+    (name,) = (text for text in tree.iter(f"{SVG}text") if text.text == "W")
+    x, y, wide = float(name.attrib["x"]), float(name.attrib["y"]), text_width("Wk", 12.0)
+    left = x if name.get("text-anchor") == "start" else x - wide / 2
+    # From the top of a capital to the foot of its subscript.
+    corners = [(left, y + 4), (left + wide, y + 4), (left, y - 8), (left + wide, y - 8)]
+    sides = {(x1 - x0) * (y - y0) > (y1 - y0) * (x - x0) for x, y in corners}
+    assert len(sides) == 1, "the arrow crosses its name"
 
 
 @pytest.mark.parametrize("bow", [-1.5, 0.0, 1.5])
