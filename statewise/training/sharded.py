@@ -122,8 +122,8 @@ class Sharded(Apart):
         self.model, self.par, self.parts = model, par, parts
         # What is gathered is in this precision; what each process keeps, and the sum of gradients, in float32.
         self._low = spec.precision == "bfloat16-weights"
-        gathered = torch.bfloat16 if self._low else None
-        policy = MixedPrecisionPolicy(param_dtype=gathered, reduce_dtype=torch.float32, cast_forward_inputs=False)
+        gathered, summed = (torch.bfloat16, torch.float32) if self._low else (None, None)
+        policy = MixedPrecisionPolicy(param_dtype=gathered, reduce_dtype=summed, cast_forward_inputs=False)
         self._divided: type[DTensor] = DTensor
         kind = par.device.type
         if parts == par.world:
