@@ -53,3 +53,4 @@ from statewise.core.state import where as where
 from statewise.core.state import within_rows as within_rows
 from statewise.core.state_check import blanked as blanked
 from statewise.core.state_check import check_input as check_input
+from statewise.core.state_check import unchecked as unchecked

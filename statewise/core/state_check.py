@@ -41,7 +41,7 @@ _inside: dict[int, bool] = {}
 
 @contextmanager
 def unchecked() -> Iterator[None]:
-    """Inside, this thread's machines check no state: for measuring what checking costs, and for nothing else."""
+    """Inside, this thread's machines check no state: for a call that was checked, and for measuring what that costs."""
     thread = get_ident()
     _inside[thread] = True
     try:

@@ -26,7 +26,7 @@ from statewise.kernels.persistent.plan import Cell
 Op = Callable[..., tuple[Tensor, ...]]
 OpResult = tuple[Tensor, tuple[Tensor, ...]]
 
-W = TypeVar("W")
+W = TypeVar("W", bound=tuple[Any, ...])
 State = tuple[Tensor, ...]
 Result = tuple[Tensor, ...]  # outputs, then the parts of the last state
 Run = Callable[..., Result]  # (x_BTI, *state, weights, lengths_B)
@@ -66,11 +66,19 @@ def read_vector(
 ) -> tuple[Tensor, Tensor]:
     """Outputs and last state of a cell whose state is one vector, by the implementation that is chosen."""
     batch = x_BTI.shape[0]
+    weights = as_wide_as(h_BD, weights)
     implementation = chosen(weights, wish=traceable(wish, lengths_B), batch=batch).implementation
     if implementation != "persistent" and h_BD is None:
         h_BD = weights.zero_state(batch)
     y_BTD, after_BD = implementations[implementation](x_BTI, h_BD, weights, lengths_B)
     return y_BTD, after_BD
+
+
+def as_wide_as(h: Tensor | None, weights: W) -> W:
+    """The weights in the state's precision, where theirs is lower: kernels know one precision for both."""
+    if h is None or weights[0].dtype.itemsize >= h.dtype.itemsize:
+        return weights
+    return type(weights)(*(part.to(h.dtype) if isinstance(part, Tensor) else part for part in weights))
 
 
 def fused(layer: Layer, x_BTI: Tensor, state: State, lengths_B: Tensor | None) -> Result:

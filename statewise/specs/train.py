@@ -148,8 +148,10 @@ class TrainSpec(Spec):
     clip: float | None = Field(1.0, gt=0, description="largest global gradient norm")
 
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1")
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto", description="auto: float32 on CPU, bfloat16 autocast on a GPU that has it"
+    precision: Literal["auto", "float32", "bfloat16", "bfloat16-weights"] = Field(
+        "auto",
+        description="auto: float32 on CPU, bfloat16 autocast on a GPU that has it; bfloat16-weights: a divided model "
+        "(`shard`) also gathers its weights in bfloat16, while the optimiser moves them in float32",
     )
     log: tuple[Literal["wandb", "mlflow", "trackio"], ...] = Field(
         (), description="experiment trackers to report to as well; each must be installed"
@@ -165,6 +167,12 @@ class TrainSpec(Spec):
         description="several processes: divide parameters, gradients and optimiser state between them (FSDP2); auto: "
         "on GPUs, where these would fill more than half of one GPU's memory",
     )
+    recompute: bool = Field(
+        False, description="keep a layer's input for the backward pass, and compute the rest again: less memory, slower"
+    )
+    offload: bool = Field(
+        False, description="the optimiser keeps its state and moves the weights in the host's memory: slower steps"
+    )
 
     evaluate_every: int = Field(250, ge=1, description="steps between two evaluations on the validation data")
     evaluate_tokens: int | None = Field(
@@ -174,6 +182,9 @@ class TrainSpec(Spec):
         None, description="the validation metric that decides which weights are kept; default: the task's own"
     )
     save_every: int = Field(250, ge=1, description="steps between two checkpoints")
+    save_in_background: bool = Field(
+        False, description="write checkpoints while steps go on, from a copy of everything in the host's memory"
+    )
     log_every: int = Field(10, ge=1, description="steps between two lines of metrics.jsonl")
     keep: int = Field(2, ge=1, description="checkpoints kept")
     patience: int | None = Field(None, ge=1, description="evaluations without improvement before an early stop")

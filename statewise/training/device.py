@@ -86,8 +86,8 @@ def refuse_what_does_not_fit(
 
 
 def training_bytes(parameters: int, spec: TrainSpec) -> int:
-    """Weights, gradients and optimiser state in float32."""
-    return 4 * parameters * (2 + _MOMENTS[spec.optimizer])
+    """Weights, gradients and optimiser state in float32; the latter is not there where it is kept by the host."""
+    return 4 * parameters * (2 + (0 if spec.offload else _MOMENTS[spec.optimizer]))
 
 
 def memory_of(device: torch.device) -> int | None:

@@ -112,12 +112,13 @@ class RunFolder:
         make_folder(self.path)
         write_files(self.path, {**self.identity, "model.safetensors": weights})
 
-    def publishes(self, weights: Mapping[str, Tensor]) -> bool:
-        """Whether the top folder holds exactly these weights."""
-        if flaw(self.path, needs=_PUBLISHED) is not None:
-            return False
-        held = read_tensors(self.path / _PUBLISHED[1])
-        return held.keys() == weights.keys() and all(torch.equal(held[name], weights[name].cpu()) for name in held)
+    def publish_once(self, weights: Mapping[str, Tensor]) -> None:
+        """Unless the top folder holds exactly these weights."""
+        if flaw(self.path, needs=_PUBLISHED) is None:
+            held = read_tensors(self.path / _PUBLISHED[1])
+            if held.keys() == weights.keys() and all(torch.equal(held[n], weights[n].cpu()) for n in held):
+                return
+        self.publish(weights)
 
     def way_back(self) -> str:
         """Which checkpoints exist, and how to resume from one."""
@@ -151,7 +152,7 @@ class RunFolder:
         keep: int,
         parts: int = 1,
     ) -> None:
-        """With several `parts`, the optimiser's state is already written, by `write_parts`."""
+        """With several `parts`, the optimiser's state is already written, by `write_part`."""
         target = self.checkpoints / f"step-{step:08d}"
         files: dict[str, Payload] = {
             **self.identity,
@@ -187,20 +188,17 @@ class RunFolder:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_parts(folder: RunFolder, par: Parallel, kept: Kept, optimizer: Mapping[str, Tensor]) -> None:
-    """Every rank writes what it keeps of the optimiser's state; `RunFolder.save` moves the parts into a checkpoint."""
+def make_room(folder: RunFolder, par: Parallel) -> None:
+    """For the parts that all ranks are about to write."""
+    if par.leads:
+        remove(folder.staging)
+        make_folder(folder.staging, inside=folder.path)
 
-    def make_room() -> None:
-        if par.leads:
-            remove(folder.staging)
-            make_folder(folder.staging, inside=folder.path)
 
-    def write() -> None:
-        if par.rank == kept.part:  # of several copies of the model, the first
-            write_tensors(folder.staging / part_name(_OPTIMIZER, kept.part, kept.parts), optimizer)
-
-    par.together(make_room)
-    par.together(write)
+def write_part(folder: RunFolder, par: Parallel, kept: Kept, optimizer: Mapping[str, Tensor]) -> None:
+    """What this rank keeps of the optimiser's state; `RunFolder.save` moves the parts into a checkpoint."""
+    if par.rank == kept.part:  # of several copies of the model, the first
+        write_tensors(folder.staging / part_name(_OPTIMIZER, kept.part, kept.parts), optimizer)
 
 
 def never_trained(path: Path) -> bool:

@@ -148,6 +148,8 @@ def _device_obstacle(spec: TrainSpec, par: Parallel) -> str | None:
         return f"graphs are for CUDA, and this model is on {par.device.type}"
     if par.world > 1:
         return f"{par.world} processes agree on the host before each update"
+    if spec.recompute or spec.offload:
+        return f"train.{'recompute' if spec.recompute else 'offload'} asks the host during a step"
     if not isinstance(spec.truncation, FullTruncation | FixedTruncation):
         return f"truncation {spec.truncation.kind!r} cuts every window elsewhere"
     return None

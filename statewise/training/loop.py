@@ -9,8 +9,8 @@ far waits for them first.
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from typing import NamedTuple
@@ -20,12 +20,13 @@ from torch import Tensor, nn
 
 from statewise.core import leaves, rows
 from statewise.specs import Note, TrainSpec, UserError, from_toml
-from statewise.training.folder import Checkpoint, RunFolder, load_weights, model_tensors, tensors_sha256, write_parts
+from statewise.training.folder import Checkpoint, RunFolder, load_weights, model_tensors, tensors_sha256
 from statewise.training.journal import Journal
 from statewise.training.optimizer import optimizer_tensors, restore_optimizer
 from statewise.training.parallel import Parallel, rows_of_part
 from statewise.training.progress import Display, Silent
 from statewise.training.progress_state import Progress, learning_rate, passed
+from statewise.training.saving import Writes
 from statewise.training.sharded import place
 from statewise.training.step_report import Readings, Sent
 from statewise.training.stop import NonFinite, Signals, Stopped
@@ -88,6 +89,7 @@ class Trainer:
         self.model, self.task, self.spec, self.seed = model, task, spec, seed
         self.folder, self.par, self.display = folder if par.leads else None, par, display
         self.shared = folder  # which all processes write to where the model is divided between them
+        self.writes = Writes(par, background=spec.save_in_background)
         self.judge, self.better = judge_of(task, spec)
         self.placement = place(model, task, spec, par)
         self.updater = Updater(model, task, spec, seed=seed, par=par, placement=self.placement)
@@ -138,6 +140,7 @@ class Trainer:
                 self.after_step(signals, journal, save=True)
             if first == 0 and not self.progress.is_over(spec):
                 self.save()  # a failure in the first steps then leaves a checkpoint to resume from
+                self.writes.finish()
             if spec.seconds is not None and not self.progress.is_over(spec):
                 began = time.monotonic()
                 self.updater.rehearse(first + 1)
@@ -182,17 +185,19 @@ class Trainer:
                     self.progress = replace(self.progress, evaluated=not evaluate)
                 self.after_step(signals, journal, save=save)
             self.drain_readings(journal)
+            if self.progress.best_step is None:
+                self.publish()  # zero steps were asked for: the folder holds the initial weights
+            self.writes.finish()
         except Exception as error:
             self.rescue(error, journal, since=first)
             raise
         finally:
+            self.writes.close()
             self.display.stop()
             if journal is not None:
                 journal.close()
         with self.average.swapped_in():
             digest = tensors_sha256(self.placement.each_whole(dict(sorted(model_tensors(self.model).items()))))
-        if self.progress.best_step is None:
-            self.publish()  # zero steps were asked for: the folder holds the initial weights
         end = self.progress
         return Outcome(end.step, end.best_step, end.best, digest, self.speed, end.seconds)
 
@@ -232,11 +237,16 @@ class Trainer:
     def after_step(self, signals: Signals, journal: Journal | None, *, save: bool) -> None:
         """After an update: evaluate if due, save a checkpoint if due, stop if a signal came."""
         saved = not self.progress.evaluated and self.evaluate(signals, journal)
-        stop = signals.received if self.par.world == 1 else int(self.par.largest(float(signals.received))[0])
+        stop = signals.received
+        if self.par.world > 1 or self.spec.save_in_background:
+            received, *writing = self.par.largest(float(stop), *self.writes.look())
+            self.writes.go_on(*writing)
+            stop = int(received)
         if not saved and (stop or save or self.progress.gave_up(self.spec)):
             self.drain_readings(journal)
             self.save()
         if stop:
+            self.writes.finish()
             raise Stopped(stop, self.progress.step)
 
     def report_capture(self) -> None:
@@ -324,34 +334,21 @@ class Trainer:
         if state is None:  # the next window is fresh
             mine = self.par.my_rows(self.spec.batch)
             state = self.placement.call(lambda: self.task.begin(self.model, mine.stop - mine.start))
-        carried = self.par.gather_rows(state)
-        weights, average = self.whole(model_tensors(self.model)), self.whole(self.average.tensors())
-        optimizer = optimizer_tensors(self.updater.optimizer)
-        if self.placement.parts > 1 and self.shared is not None:
-            write_parts(self.shared, self.par, self.placement, optimizer)
-        if self.folder is None:
-            return True
         record = {**asdict(replace(self.progress, averaged=self.average.count)), "world": self.par.world}
         record["threads"] = torch.get_num_threads()
         record["plateau"] = list(self.progress.plateau)
-        self.folder.save(
-            self.progress.step,
-            weights=weights,
-            optimizer=optimizer,
-            average=average,
-            carried=carried,
+        self.writes.checkpoint(
+            self.shared,
+            self.placement,
+            step=self.progress.step,
+            weights=model_tensors(self.model),
+            optimizer=optimizer_tensors(self.updater.optimizer),
+            average=self.average.tensors(),
+            carried=self.par.gather_rows(state),
             progress=record,
             keep=self.spec.keep,
-            parts=self.placement.parts,
         )
         return True
-
-    def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Whole tensors, on the rank that writes them; all ranks take part."""
-        each = self.placement.each_whole(tensors)
-        if self.placement.parts == 1:
-            return dict(each)
-        return {name: value.cpu() for name, value in each if self.par.leads}
 
     def rescue(self, error: Exception, journal: Journal | None, *, since: int) -> None:
         """After a failure, save the last finished step and add to the error how to continue.
@@ -360,6 +357,9 @@ class Trainer:
         """
         step = self.progress.step
         no_folder = self.folder is None and self.par.world == 1
+        if isinstance(error, NonFinite):
+            with suppress(Exception):
+                self.writes.finish()
         if isinstance(error, NonFinite) and self.folder is not None:
             error.add_note(Note(self.folder.way_back()))
         if isinstance(error, NonFinite | Stopped) or no_folder or not step or not self.together:
@@ -370,6 +370,7 @@ class Trainer:
                 self.drain_readings(journal)
                 if not self.save():
                     problem = "the loss or the gradient has exploded"
+                self.writes.finish()
             except Exception as second:
                 problem = str(second)
         if self.folder is not None:
@@ -378,13 +379,14 @@ class Trainer:
     def publish(self) -> None:
         if self.shared is not None:
             with self.average.swapped_in():
-                weights = self.whole(model_tensors(self.model))
-                if self.folder is not None and not self.folder.publishes(weights):
-                    self.folder.publish(weights)
+                weights = self.writes.whole(self.placement, model_tensors(self.model))
+                if self.folder is not None:
+                    self.writes.follow(partial(self.folder.publish_once, weights))
 
     def restore(self, checkpoint: Checkpoint) -> None:
         placement = self.placement
         load_weights(self.model, checkpoint.path / "model.safetensors", placement)
+        placement.to_weights()
         some = partial(rows_of_part, part=placement.part, parts=placement.parts)
         restore_optimizer(self.updater.optimizer, checkpoint.optimizer(some))
         self.progress = Progress.from_record(checkpoint.progress)

@@ -1,7 +1,7 @@
 """The optimiser by name, its state as named tensors, and the average of the weights."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import unwrap
 from typing import Any, assert_never
@@ -132,8 +132,15 @@ def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> No
 class Average:
     """The mean of the weights since it was started; with a `decay`, of the last 1 / (1 - decay) steps or so."""
 
-    def __init__(self, weights: Mapping[str, nn.Parameter], *, decay: float | None = None) -> None:
-        self.weights = weights
+    def __init__(
+        self,
+        weights: Mapping[str, nn.Parameter],
+        *,
+        decay: float | None = None,
+        written: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`written` is called after a change of `weights` that is no step."""
+        self.weights, self._written = weights, written
         self.decay = 1.0 if decay is None else decay
         self.count = 0
         self.mean: dict[str, Tensor] = {}
@@ -183,6 +190,7 @@ class Average:
     def _write(self, values: Mapping[str, Tensor]) -> None:
         for name, p in self.weights.items():
             p.copy_(values[name])
+        self._written()
 
     def tensors(self) -> dict[str, Tensor]:
         return dict(self.mean)

@@ -37,17 +37,19 @@ class Parallel(NamedTuple):
     def leads(self) -> bool:
         return self.rank == 0
 
-    def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Average over all ranks, in one exchange; a rank without a gradient for a parameter contributes zero."""
-        if self.world == 1:
-            return
+    def average_gradients(self, parameters: Iterable[nn.Parameter], flat: Tensor | None = None) -> Tensor:
+        """Average over all ranks, in one exchange; a rank without a gradient for a parameter contributes zero.
+
+        Returns the memory that all gradients then lie in: give it back for the next step, and none else is taken.
+        """
         trained = [p for p in parameters if p.requires_grad]
-        flat = torch.cat([torch.zeros_like(p).view(-1) if p.grad is None else p.grad.reshape(-1) for p in trained])
-        _in_flight.append(flat)
+        parts = [torch.zeros_like(p).view(-1) if p.grad is None else p.grad.reshape(-1) for p in trained]
+        flat = torch.cat(parts) if flat is None else torch.cat(parts, out=flat)
         dist.all_reduce(flat)
         flat /= self.world
         for p, gradient in zip(trained, torch.split(flat, [p.numel() for p in trained])):
-            p.grad = gradient.view_as(p).clone()
+            p.grad = gradient.view_as(p)
+        return flat
 
     def largest(self, *values: float) -> list[float]:
         """Element by element, the largest over all ranks."""
@@ -159,7 +161,7 @@ def rows_of_part(count: int, part: int, parts: int) -> slice:
 
 @contextmanager
 def parallel(device: torch.device) -> Iterator[Parallel]:
-    """Join the process group that torchrun set up, if it did."""
+    """Join the process group that torchrun set up, if it did, or one that the caller (Ray Train) is in already."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         yield Parallel(device=device)
@@ -168,6 +170,9 @@ def parallel(device: torch.device) -> Iterator[Parallel]:
     if device.type == "cuda":
         device = torch.device("cuda", local)
         torch.cuda.set_device(device)
+    if dist.is_initialized():
+        yield Parallel(dist.get_rank(), dist.get_world_size(), device)
+        return
     # torchrun may restart all processes beside one store, which still holds the addresses of those that are gone.
     store, rank, world = next(rendezvous("env://"))
     store = PrefixStore(f"restart {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)

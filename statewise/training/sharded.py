@@ -12,14 +12,18 @@ over nodes (hybrid sharding): gathering then never leaves a node.
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from types import MethodType
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from statewise.core import Machine, leaves
-from statewise.specs import TrainSpec
+from statewise.core import Machine, is_observed, leaves, unchecked
+from statewise.specs import TrainSpec, UserError
 from statewise.training.device import memory_of, training_bytes
 from statewise.training.parallel import Parallel, rows_of_part
 from statewise.training.task import Task, Window
@@ -58,21 +62,68 @@ class _Root(nn.Module):
         return call()
 
 
-class Sharded(Whole):
+class Apart(Whole):
+    """What the optimiser moves is not what the model reads: rows of it, or, with `offload`, a copy on the host."""
+
+    def __init__(self, model: nn.Module, task: Task, par: Parallel, *, offload: bool) -> None:
+        super().__init__(model, task, par)
+        self.offload = offload
+        self.weights = {
+            name: nn.Parameter(self.local(p).to("cpu", copy=True) if offload else self.local(p), p.requires_grad)
+            for name, p in model.named_parameters()
+        }
+        self._kept = {p: self.weights[name] for name, p in model.named_parameters()}
+
+    def local(self, tensor: Tensor) -> Tensor:
+        return tensor.detach()
+
+    def kept(self, parameter: nn.Parameter) -> nn.Parameter:
+        return self._kept[parameter]
+
+    @torch.no_grad()
+    def to_model(self) -> None:
+        for name, p in self.model.named_parameters() if self.offload else ():
+            self.local(p).copy_(self.weights[name])
+
+    @torch.no_grad()
+    def to_weights(self) -> None:
+        for name, p in self.model.named_parameters() if self.offload else ():
+            self.weights[name].copy_(self.local(p))
+
+    def collect_gradients(self) -> None:
+        super().collect_gradients()
+        self.hand_over()
+
+    def hand_over(self) -> None:
+        """Gradients go from the model to `weights`."""
+        for name, p in self.model.named_parameters():
+            if p.grad is not None:
+                self.weights[name].grad, p.grad = self.local(p.grad).to(self.weights[name].device), None
+
+    def drop_gradients(self) -> None:
+        for name, p in self.model.named_parameters():
+            p.grad = self.weights[name].grad = None
+
+
+class Sharded(Apart):
     """The parameters of a model divided in `parts`; what it offers is what `Whole` offers.
 
     Whatever gathers parameters (`loss`, `call`, `each_whole`, `of_all_rows`) is called by all processes together.
     """
 
-    def __init__(self, model: nn.Module, task: Task, par: Parallel, parts: int) -> None:
+    def __init__(self, model: nn.Module, task: Task, par: Parallel, parts: int, spec: TrainSpec) -> None:
         # PyTorch loads these in a second or so, and a run that is not divided does not need them.
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
         from torch.distributed.tensor import DTensor
 
         # States are often views. FSDP warns of writing to one in place, which no machine does (law `pure`).
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
-        self.model, self.task, self.par, self.parts = model, task, par, parts
+        self.model, self.par, self.parts = model, par, parts
+        # What is gathered is in this precision; what each process keeps, and the sum of gradients, in float32.
+        self._low = spec.precision == "bfloat16-weights"
+        gathered, summed = (torch.bfloat16, torch.float32) if self._low else (None, None)
+        policy = MixedPrecisionPolicy(param_dtype=gathered, reduce_dtype=summed, cast_forward_inputs=False)
         self._divided: type[DTensor] = DTensor
         kind = par.device.type
         if parts == par.world:
@@ -82,18 +133,15 @@ class Sharded(Whole):
         self.part = mesh.get_local_rank("part")
         self._group = mesh.get_group("part")
         for layer in layers_of(model) if task.regular else []:
-            fully_shard(layer, mesh=mesh)
+            fully_shard(layer, mesh=mesh, mp_policy=policy)
             for name in _ENTRIES:
                 if callable(getattr(layer, name, None)):
                     register_fsdp_forward_method(layer, name)
         self._root = _Root(model)
-        self._rest = fully_shard(self._root, mesh=mesh)  # the same module, with the methods of FSDP
+        self._rest = fully_shard(self._root, mesh=mesh, mp_policy=policy)  # the same module, with the methods of FSDP
         self._rest.set_reduce_scatter_unused_params(True)  # the rows of another process may have used them
         self.call(lambda: None)  # after the first call, parameters stay where they are in memory
-        self.weights = {
-            name: nn.Parameter(self.local(p), requires_grad=p.requires_grad) for name, p in model.named_parameters()
-        }
-        self._kept = {p: self.weights[name] for name, p in model.named_parameters()}
+        super().__init__(model, task, par, offload=spec.offload)
 
     def local(self, tensor: Tensor) -> Tensor:
         with torch.no_grad():
@@ -103,14 +151,11 @@ class Sharded(Whole):
     def rows_of(self, tensor: Tensor) -> slice | None:
         return rows_of_part(len(tensor), self.part, self.parts) if isinstance(tensor, self._divided) else None
 
-    def kept(self, parameter: nn.Parameter) -> nn.Parameter:
-        return self._kept[parameter]
-
     # ---------------------------------------------------------------- reading the model
 
     def call(self, call: Callable[[], T]) -> T:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), torch.autocast(self.par.device.type, torch.bfloat16, enabled=self._low):
                 result: T = self._root(call)
         finally:
             self._rest.reset_iter_state()  # a failure may have come while some layer was gathered
@@ -127,17 +172,10 @@ class Sharded(Whole):
     # ---------------------------------------------------------------- gradients
 
     def collect_gradients(self) -> None:
-        for name, p in self.model.named_parameters():
-            if p.grad is not None:
-                self.weights[name].grad = self.local(p.grad)
-                p.grad = None
-
-    def drop_gradients(self) -> None:
-        for name, p in self.model.named_parameters():
-            p.grad = self.weights[name].grad = None
+        self.hand_over()
 
     def norm(self) -> Tensor:
-        squared = super().norm().double() ** 2
+        squared = super().norm().double().to(self.par.device) ** 2
         dist.all_reduce(squared, group=self._group)
         return squared.sqrt().float()
 
@@ -162,24 +200,30 @@ class Sharded(Whole):
     def of_all_rows(self, kept: Tensor, count: int) -> Tensor:
         """The whole of a tensor of `count` rows, from those that each process keeps."""
         each = -(-count // self.parts)
-        filled = kept.new_zeros(each, *kept.shape[1:])
+        filled = kept.new_zeros(each, *kept.shape[1:], device=self.par.device)
         filled[: len(kept)] = kept
         pieces = [torch.empty_like(filled) for _ in range(self.parts)]
         dist.all_gather(pieces, filled, group=self._group)
-        return torch.cat(pieces)[:count]
+        return torch.cat(pieces)[:count].to(kept.device)
 
 
 def place(model: nn.Module, task: Task, spec: TrainSpec, par: Parallel) -> Whole:
     """Divide the model between processes if the spec and its size ask for it."""
     parts = num_parts(sum(p.numel() for p in model.parameters()), spec, par)
-    return Whole(model, task, par) if parts == 1 else Sharded(model, task, par, parts)
+    if spec.recompute:
+        recompute(model)
+    if parts > 1:
+        return Sharded(model, task, par, parts, spec)
+    if spec.precision == "bfloat16-weights":
+        raise UserError(
+            "train.precision = 'bfloat16-weights' is for a model that is divided between processes",
+            fix="train.precision=bfloat16, or train.shard=always with two processes or more",
+        )
+    return Apart(model, task, par, offload=True) if spec.offload else Whole(model, task, par)
 
 
-def layers_of(model: nn.Module) -> list[nn.Module]:
-    """The machines that lie in lists, outermost: what a model repeats.
-
-    A layer whose parameters are used elsewhere too, or are part of its initial state, belongs to the rest of the model.
-    """
+def repeated(model: nn.Module) -> list[nn.Module]:
+    """The machines that lie in lists, outermost: what a model repeats."""
     layers: list[nn.Module] = []
     inside: set[nn.Module] = set()
     for module in model.modules():
@@ -188,6 +232,32 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
                 if isinstance(layer, Machine) and layer not in inside:
                     layers.append(layer)
                     inside.update(layer.modules())
+    return layers
+
+
+def recompute(model: nn.Module) -> None:
+    """Of each layer, the backward pass finds the input alone, and makes the forward pass again."""
+    for layer in repeated(model):
+        layer.forward = MethodType(_forward_twice, layer)
+
+
+def _forward_twice(layer: nn.Module, *arguments: Any) -> Any:
+    forward = partial(type(layer).forward, layer)
+    if not torch.is_grad_enabled() or is_observed():
+        return forward(*arguments)
+    return checkpoint(forward, *arguments, use_reentrant=False, context_fn=_checked_already)
+
+
+def _checked_already() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """Around the first pass and around the second, which no caller's check comes before."""
+    return nullcontext(), unchecked()
+
+
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """What a model repeats, where it can be divided by itself.
+
+    A layer whose parameters are used elsewhere too, or are part of its initial state, belongs to the rest of the model.
+    """
     users: dict[nn.Parameter, int] = {}
     for module in model.modules():
         for p in module.parameters(recurse=False):
@@ -202,4 +272,4 @@ def layers_of(model: nn.Module) -> list[nn.Module]:
         learned = any(leaf.requires_grad for _, leaf in leaves(layer.init_state(1)))
         return bool(own) and not learned and all(users[p] == count for p, count in own.items())
 
-    return [layer for layer in layers if apart(layer)]
+    return [layer for layer in repeated(model) if apart(layer)]

@@ -62,6 +62,13 @@ class Whole(Kept):
     def __init__(self, model: nn.Module, task: Task, par: Parallel) -> None:
         self.model, self.task, self.par = model, task, par
         self.weights = dict(model.named_parameters())
+        self._flat: Tensor | None = None  # where averaged gradients lie
+
+    def to_model(self) -> None:
+        """After `weights` have changed: the model has them too. `to_weights` is the inverse."""
+
+    def to_weights(self) -> None:
+        pass
 
     def call(self, call: Callable[[], T]) -> T:
         """Call something that reads the model and learns nothing."""
@@ -77,7 +84,7 @@ class Whole(Kept):
     def collect_gradients(self) -> None:
         """After the backward passes: `weights` have the mean gradient over all ranks."""
         if self.par.world > 1:
-            self.par.average_gradients(self.weights.values())
+            self._flat = self.par.average_gradients(self.model.parameters(), self._flat)
 
     def drop_gradients(self) -> None:
         self.model.zero_grad(set_to_none=True)
@@ -105,12 +112,13 @@ class Updater:
         placement: Whole | None = None,
     ) -> None:
         self.model, self.task, self.spec, self.run_seed, self.par = model, task, spec, seed, par
-        guarded = par.device.type == "cuda" and par.world == 1 if guarded is None else guarded
+        on_device = par.device.type == "cuda" and par.world == 1 and not spec.offload
+        guarded = on_device if guarded is None else guarded
         if not guarded:
             refuse_what_is_never_captured(spec, par)
         self.placement = placement or Whole(model, task, par)
         self.optimizer = make_optimizer(model, spec, guarded=guarded, placement=self.placement)
-        self.average = Average(self.placement.weights, decay=spec.average)
+        self.average = Average(self.placement.weights, decay=spec.average, written=self.placement.to_model)
         if spec.average is not None:
             self.average.start()
         self.state: State | None = None
@@ -193,6 +201,7 @@ class Updater:
             group["lr"] = rate
         self.updating = True
         self.optimizer.step()
+        self.placement.to_model()
         self.optimizer.zero_grad(set_to_none=True)
 
     def rehearse(self, number: int) -> None:
@@ -337,7 +346,7 @@ class _Scale(torch.autograd.Function):
 
 def autocast(spec: TrainSpec, device: torch.device) -> AbstractContextManager[Any]:
     """bfloat16 if the spec asks for it, or by default on a device that supports it; float32 otherwise."""
-    wanted = spec.precision == "bfloat16" or (
+    wanted = spec.precision in ("bfloat16", "bfloat16-weights") or (
         spec.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
     )
     return torch.autocast(device.type, dtype=torch.bfloat16) if wanted else nullcontext()

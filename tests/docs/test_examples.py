@@ -1,5 +1,6 @@
 """Every example is run as a user runs it, with small settings, where only the core dependencies are installed."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ EXAMPLES = {
 
 
 def test_every_example_is_here() -> None:
-    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(EXAMPLES)
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == {*EXAMPLES, "ray_train"}
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,16 @@ def test_loops_of_other_libraries(loop: str, package: str, tmp_path: Path) -> No
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.split()[-4]) < 1.5
+
+
+def test_workers_of_ray_train(tmp_path: Path) -> None:
+    pytest.importorskip("ray.train.torch")
+    command = [sys.executable, ROOT / "examples/ray_train.py", str(tmp_path / "run")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert "3 records, the last of step 20" in done.stdout
+    assert len(list((tmp_path / "run/checkpoints/step-00000020").glob("optimizer-*-of-00002.safetensors"))) == 2
 
 
 def test_a_mistake_is_told_in_short(user: User, tmp_path: Path) -> None:

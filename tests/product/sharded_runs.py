@@ -1,7 +1,7 @@
 """Runs of several processes in one process group: `python sharded_runs.py SHARD OUT CASE...`, once for each rank.
 
-Each case is trained uncut, then cut at a random step as by a kill and resumed. Rank 0 prints one line of JSON for each:
-what was compared, and whether it is equal to the last bit. `OUT` keeps the folders.
+Each case is trained uncut, then cut at five random steps as by a kill, and resumed after each. Rank 0 prints one line
+of JSON for each: what was compared, and whether it is equal to the last bit. `OUT` keeps the folders.
 """
 
 import json
@@ -31,7 +31,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "gru scheduled": {"forcing": "scheduled"},
     "elman unbiased": {"train.truncation": "unbiased:3", "data.order": "random"},
     "transformer tied": {"model.tie": True, "model.heads": 2, "model.embedding": 8},
+    "lstm offload": {"train.offload": True, "train.optimizer": "muon", "train.average": 0.9},
+    "transformer recompute": {"train.recompute": True, "model.heads": 2, "model.dropout": 0.3, "model.depth": 2},
+    "gru background": {"train.save_in_background": True, "train.save_every": 1, "train.keep": 3},
 }
+# Where the model is divided.
+DIVIDED = {"mamba2 bfloat16": {"train.precision": "bfloat16-weights", "train.average": 0.9}}
+_CUTS = 5
 TASKS = ("classification", "tagging", "translation", "tree", "forecasting")
 _TASK = {"train.steps": 8, "train.batch": 7, "train.evaluate_every": 4, "train.save_every": 2, "train.log_every": 1}
 
@@ -40,7 +46,7 @@ def settings_of(case: str, text: Path) -> tuple[str, dict[str, Any]]:
     kind = case.split()[0]
     if kind in TASKS:
         return kind, dict(_TASK)
-    return kind, {**BASE, "data.text": [str(text)], **VARIANTS.get(case, {})}
+    return kind, {**BASE, "data.text": [str(text)], **(VARIANTS | DIVIDED).get(case, {})}
 
 
 def run(
@@ -84,15 +90,16 @@ def evidence(out: Path, end: Outcome) -> tuple[Any, ...]:
 def resumed_exactly(case: str, out: Path, par: Parallel, *, text: Path, shard: str) -> dict[str, Any]:
     name = case.replace(" ", "-")
     uncut = run(case, out / f"{name}-uncut", par, text=text, shard=shard)
-    step = random.Random(f"{case} {par.world} {shard}").randint(1, uncut.step - 1)
+    steps = sorted(random.Random(f"{case} {par.world} {shard}").sample(range(1, uncut.step), _CUTS))
     cut = out / f"{name}-cut"
-    with suppress(Cut):
-        run(case, cut, par, text=text, shard=shard, on_step=at(step, crash))
+    for number, step in enumerate(steps):
+        with suppress(Cut):
+            run(case, cut, par, text=text, shard=shard, resume=number > 0, on_step=at(step, crash))
     again = run(case, cut, par, text=text, shard=shard, resume=True)
     par.together(lambda: None)
     same = evidence(out / f"{name}-uncut", uncut) == evidence(cut, again)
     parts = len(list((cut / "checkpoints").glob(f"step-{again.step:08d}/optimizer*")))
-    return {"case": case, "world": par.world, "shard": shard, "cut": step, "parts": parts, "equal": same}
+    return {"case": case, "world": par.world, "shard": shard, "cuts": steps, "parts": parts, "equal": same}
 
 
 def main() -> None:

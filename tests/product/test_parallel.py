@@ -43,6 +43,16 @@ if fault == "evaluation":
 main()
 """
 
+JOINED = """
+import torch.distributed as dist
+from statewise import cli
+
+dist.init_process_group("gloo")
+assert cli._run() == 0
+print("still", dist.get_world_size())
+dist.destroy_process_group()
+"""
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -135,6 +145,17 @@ def test_only_the_first_writes(uncut: Path) -> None:
     assert checkpoint.progress["world"] == 2
     carried = load_file(checkpoint.path / "carried.safetensors")
     assert {len(leaf) for leaf in carried.values()} == {4}  # the rows of both
+
+
+def test_a_process_group_of_the_caller_is_used_and_left(uncut: Path, text: Path, tmp_path: Path) -> None:
+    """Ray Train and others make it before they call `train`."""
+    joined = tmp_path / "joined.py"
+    joined.write_text(JOINED)
+    argv = ["train", "lstm", "--text", str(text), "--out", str(tmp_path / "run"), "--quiet", *options(SETTINGS)]
+    ended = two(joined, *argv)
+    assert [code for code, _ in ended] == [0, 0], ended
+    assert all("still 2" in said for _, said in ended)
+    assert (tmp_path / "run/model.safetensors").read_bytes() == (uncut / "model.safetensors").read_bytes()
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from ranks import Ranks
 from safetensors.torch import load_file
-from sharded_runs import FAMILIES, TASKS, VARIANTS
+from sharded_runs import DIVIDED, FAMILIES, TASKS, VARIANTS
 from test_parallel import FAULTY, distance, free_port, losses, two
 from test_parallel import SETTINGS as ENDED
 from tiny_run import ROOT, call, environment, options, resume, start, write_text
@@ -73,19 +73,27 @@ def compare(world: int, shard: str, cases: list[str], text: Path, ranks: Ranks |
 
 
 def test_a_cut_run_goes_on_bit_for_bit(text: Path, ranks: Ranks) -> None:
-    compare(2, "always", ["lstm average", "transformer muon"], text, ranks)
+    compare(2, "always", ["lstm average", "transformer muon", "gru background", "mamba2 bfloat16"], text, ranks)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("world", "shard"), [(2, "never"), (2, "always")])
+@pytest.mark.parametrize(("world", "shard"), [(2, "never"), (2, "always"), (4, "always")])
 def test_every_family_and_task_goes_on_bit_for_bit(world: int, shard: str, text: Path) -> None:
-    compare(world, shard, [*FAMILIES, *VARIANTS, *TASKS], text)
+    compare(world, shard, [*FAMILIES, *VARIANTS, *TASKS, *(DIVIDED if shard == "always" else ())], text)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("world", [3, 4])
-def test_some_go_on_bit_for_bit_in_more_processes(world: int, text: Path) -> None:
-    compare(world, "always", ["elman", "lstm", "ttt_linear", "mamba2", "transformer muon", "lstm documents"], text)
+def test_what_saves_memory_changes_no_number(text: Path, tmp_path: Path) -> None:
+    """Layers computed again, updates on the host and writes in the background: with all three, the same bits."""
+    spared = {"train.recompute": True, "train.offload": True, "train.save_in_background": True}
+    settings = {"model.depth": 2, "model.heads": 2, "train.shard": "always", "train.optimizer": "muon"}
+    for name, more in (("plain", {}), ("spared", spared)):
+        train(2, "transformer", text, tmp_path / name, {**settings, **more})
+    for name in (
+        "metrics.jsonl",
+        "model.safetensors",
+        "checkpoints/step-00000024/optimizer-00002-of-00002.safetensors",
+    ):
+        assert (tmp_path / "spared" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
 
 
 # ------------------------------------------------------------------ any number of processes
@@ -194,10 +202,15 @@ def test_each_of_two_nodes_holds_the_model(text: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shard", ["never", "always"])
-def test_torchrun_restarts_a_run_that_lost_a_rank(shard: str, text: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("shard", "background"), [("never", False), ("always", False), ("always", True)])
+def test_torchrun_restarts_a_run_that_lost_a_rank(shard: str, background: bool, text: Path, tmp_path: Path) -> None:
     kills = int(os.environ.get("STATEWISE_KILLS", "3"))
-    settings = {"train.shard": shard, "train.average": 0.9, "train.log_every": 1}
+    settings = {
+        "train.shard": shard,
+        "train.average": 0.9,
+        "train.log_every": 1,
+        "train.save_in_background": background,
+    }
     train(2, "lstm", text, tmp_path / "uncut", settings)
     out, killed = tmp_path / "killed", tmp_path / "killed.txt"
     argv = ("train", "lstm", "--data", str(text), "--out", str(out), "--quiet", *options(settings))

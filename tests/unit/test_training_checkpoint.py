@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from statewise.training import RunFolder
 from statewise.training import checkpoint as module
 from statewise.training.checkpoint import flaw, read_tensors, write_files, write_folder
 from statewise.training.folder import find_published, newest_verified, step_folders
+from statewise.training.parallel import Parallel
+from statewise.training.saving import Writes
 
 FILES = {"a.txt": "one\n", "b.safetensors": {"x": torch.arange(4.0)}}
 
@@ -224,3 +227,31 @@ def test_tensors_are_refused_unless_they_fit(tmp_path: Path) -> None:
         read_tensors(tmp_path / "f/a.txt")
     with pytest.raises(UserError, match="is not a safetensors file"):
         read_tensors(tmp_path / "f/none")
+
+
+def test_what_fails_in_the_background_is_told_at_the_next_step() -> None:
+    def fail() -> None:
+        raise OSError(28, "No space left on device")
+
+    writes = Writes(Parallel(), background=True)
+    writes.begin(fail)
+    while writes.look() == (0.0, 1.0):
+        pass
+    with pytest.raises(OSError, match="No space left"):
+        writes.go_on(*writes.look())
+    writes.finish()  # it is told once: a rescue may write again
+    writes.close()
+
+
+def test_the_rest_of_a_checkpoint_follows_its_parts_and_what_is_published_follows_both() -> None:
+    done: list[str] = []
+    may_end = Event()
+    writes = Writes(Parallel(), background=True)
+    writes.begin_part(lambda: done.append("part") if may_end.wait(60) else None, then=lambda: done.append("rest"))
+    writes.follow(lambda: done.append("published"))
+    writes.go_on(*writes.look())
+    assert done == []  # a step in between waits for nothing
+    may_end.set()
+    writes.finish()
+    assert done == ["part", "rest", "published"]
+    writes.close()

@@ -9,7 +9,7 @@ from statewise.kernels.lstm.naive import LSTMWeights as LSTMWeights
 from statewise.kernels.lstm.naive import lstm_step as lstm_step
 from statewise.kernels.lstm.naive import project_input as project_input
 from statewise.kernels.persistent import with_persistent
-from statewise.kernels.recurrent import Layer, Result, cached_choice, implementations, traceable
+from statewise.kernels.recurrent import Layer, Result, as_wide_as, cached_choice, implementations, traceable
 from statewise.kernels.stepped import obstacle, with_stepped
 
 
@@ -70,6 +70,7 @@ def lstm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Outputs, last state and last cell. Without a state it begins at zeros, which the kernels need not be given."""
     batch = x_BTI.shape[0]
+    weights = as_wide_as(h_BP, weights)
     implementation = chosen(weights, wish=traceable(wish, lengths_B), batch=batch).implementation
     if implementation != "persistent" and (h_BP is None or c_BD is None):
         h_BP, c_BD = weights.zero_state(batch)

@@ -1,0 +1,401 @@
+"""Several processes: what each way to share the work costs, what a formula says for more of them, and how well it does.
+
+    python benchmarks/scaling.py predict [--parameters 3e9 --tokens-per-second 20000]
+    torchrun --nproc-per-node 4 benchmarks/scaling.py check [--model transformer] [--width 256]
+    torchrun --nproc-per-node 2 benchmarks/scaling.py exchange
+    torchrun --nproc-per-node 2 benchmarks/scaling.py save
+    torchrun --nproc-per-node 1 benchmarks/scaling.py one
+
+predict: tokens/s and memory on 8 to 1,024 GPUs by the formula of docs/scaling.md, from the steps of one H200 that
+docs/performance.md gives, or from your own figure. check: the formula and measured steps and bytes, by compute,
+bandwidth and latency as they are here. exchange: our one exchange of gradients compared with PyTorch's
+DistributedDataParallel. save: what a checkpoint adds to the steps around it, written at once and in the background.
+one: FSDP2 in a world of one, compared with none. Milliseconds, medians of turns in alternation; --device cuda on GPUs.
+"""
+
+import gc
+import math
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from command_line import console, options, positive, write
+from rich.table import Table
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn import functional as F
+
+from statewise.models import build, training_bytes
+from statewise.specs import TrainSpec
+from statewise.training import Parallel, RunFolder, Window, parallel
+from statewise.training.loop import Trainer
+from statewise.training.progress import Silent
+from statewise.training.sharded import Sharded, layers_of
+from statewise.training.update import Updater, Whole
+
+VOCAB, TIME = 256, 64
+NODE = 8  # GPUs
+WITHIN, BETWEEN = 450e9, 50e9  # bytes a second each way, for each GPU: NVLink of an H200, and 400 Gbit/s (data sheets)
+LATENCY = 20e-6  # of a collective: assumed
+# One H200, 64 rows of 256 tokens: parameters and seconds of a step that is not captured (docs/performance.md).
+H200 = {"lstm": 4.77e-3, "gru": 5.58e-3, "transformer": 20.8e-3, "ttt_linear": 25.7e-3, "mingru": 16.6e-3}
+H200_PARAMETERS, H200_TOKENS = 10e6, 64 * 256
+
+
+class Machines(NamedTuple):
+    """How many processes there are, in nodes of how many, and what an exchange takes."""
+
+    world: int
+    node: int
+    within: float  # bytes a second, each way
+    between: float
+    latency: float  # seconds of a collective
+    gathers: float = math.inf  # bytes a second, where less of a gather arrives than of an all-reduce
+
+    @property
+    def nodes(self) -> int:
+        return max(1, self.world // self.node)
+
+    @property
+    def parts(self) -> int:
+        return min(self.world, self.node)
+
+    def gather(self, size: float) -> float:
+        """Or the sum of gradients of which each keeps its rows: within a node."""
+        return (self.parts - 1) / self.parts * size / min(self.within, self.gathers) + self.latency
+
+    def all_reduce(self, size: float) -> float:
+        """Over all: rings through all links between the nodes side by side."""
+        ring = self.within if self.nodes == 1 else min(self.within, self.node * self.between)
+        return 2 * (self.world - 1) / self.world * size / ring + self.latency
+
+
+class Step(NamedTuple):
+    """Seconds of a step without and with all of its exchange hidden behind its products, and bytes on each process."""
+
+    least: float
+    most: float
+    bytes: float
+
+
+def whole_step(compute: float, parameters: float, kept: float, on: Machines, moments: int = 2) -> Step:
+    """One exchange after the backward pass, which nothing hides; it needs a copy of the gradients, and leaves one."""
+    seconds = compute + on.all_reduce(4 * parameters)
+    return Step(seconds, seconds, 4 * parameters * (2 + moments + 1) + kept)
+
+
+def sharded_step(
+    compute: float, parameters: float, kept: float, on: Machines, *, layers: int, wide: int = 4, moments: int = 2
+) -> Step:
+    """Gathered forward and backward, gradients summed to where they are kept, and over the nodes."""
+    exchange = 2 * on.gather(wide * parameters) + on.gather(4 * parameters) + 3 * layers * on.latency
+    if on.nodes > 1:
+        exchange += 2 * (on.nodes - 1) / on.nodes * 4 * parameters / on.parts / on.between + on.latency
+    held = 4 * parameters * (2 + moments) / on.parts + (2 * wide + 4) * parameters / max(1, layers) + kept
+    return Step(max(compute, exchange), compute + exchange, held)
+
+
+# -------------------------------------------------------------------- a task
+
+
+class Tokens:
+    """Random tokens: a step without a loader."""
+
+    judges: Mapping[str, Any] = MappingProxyType({"nats": "lower"})
+    regular = True
+
+    def __init__(self, rows: int, device: torch.device) -> None:
+        self.rows = rows
+        chance = torch.Generator().manual_seed(int(os.environ.get("RANK", "0")))
+        self.content = torch.randint(VOCAB, (rows, TIME + 1), generator=chance).to(device)
+
+    def begin(self, model: Any, rows: int) -> Any:
+        return model.init_state(rows)
+
+    def window(self, step: int) -> Window:
+        weight = float(self.rows * TIME)
+        return Window(self.rows, TIME, True, self.content, weight=weight, tokens=self.rows * TIME, ends=True)
+
+    def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
+        logits_BTV, state = model(window.content[some, :-1][:, times], state)
+        targets_BT = window.content[some, 1:][:, times]
+        return F.cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten(), reduction="sum"), state
+
+    def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
+        return {"nats": 0.0}
+
+
+class Asked(NamedTuple):
+    model: str
+    width: int
+    depth: int
+    rows: int
+    steps: int
+    device: torch.device
+
+    def built(self) -> Any:
+        return build(self.model, vocab=VOCAB, width=self.width, depth=self.depth, seed=1).to(self.device)
+
+    def spec(self, **more: Any) -> TrainSpec:
+        fixed = {"batch": self.rows, "window": TIME, "truncation": "full", "precision": "float32", "graph": "never"}
+        return TrainSpec.model_validate({**fixed, **more})
+
+    def updater(self, par: Parallel, *, divided: bool = False, parts: int | None = None) -> Updater:
+        task, model, spec = Tokens(self.rows, self.device), self.built(), self.spec()
+        parts = parts or par.world
+        placement = Sharded(model, task, par, parts, spec) if divided else Whole(model, task, par)
+        return Updater(model, task, spec, seed=1, par=par, placement=placement, guarded=False)
+
+
+def interleaved(ways: Mapping[str, Callable[[], Any]], par: Parallel, count: int) -> dict[str, float]:
+    """Milliseconds of each, the median of turns in alternation; the slowest process counts."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(count + 2):
+        for name, way in ways.items():
+            if par.world > 1:
+                dist.barrier()
+            began = time.perf_counter()
+            way()
+            if par.device.type == "cuda":
+                torch.cuda.synchronize(par.device)
+            (took,) = par.largest(1e3 * (time.perf_counter() - began))
+            if turn >= 2:
+                times[name].append(took)
+    return {name: statistics.median(of) for name, of in times.items()}
+
+
+# -------------------------------------------------------------------- the parts
+
+
+def predict(parameters: float | None, speed: float | None, rows: int) -> list[dict[str, Any]]:
+    found = []
+    given = {"yours": (parameters or H200_PARAMETERS, rows * 256 / speed)} if speed else None
+    for name, (size, compute) in (given or {name: (H200_PARAMETERS, took) for name, took in H200.items()}).items():
+        for world in (1, 8, 64, 512, 1024):
+            on = Machines(world, NODE, WITHIN, BETWEEN, LATENCY)
+            tokens = world * (rows * 256 if given else H200_TOKENS)
+            whole = whole_step(compute, size, 0, on)
+            divided = sharded_step(compute, size, 0, on, layers=12, wide=2)
+            alone = compute if world == 1 else whole.most
+            found.append(
+                {
+                    "model": name,
+                    "GPUs": world,
+                    "whole: tokens/s": tokens / alone,
+                    "GiB": (whole.bytes if world > 1 else 16 * size) / 2**30,
+                    "divided: least": tokens / (divided.most if world > 1 else compute),
+                    "most": tokens / (divided.least if world > 1 else compute),
+                    "its GiB": (divided.bytes if world > 1 else 16 * size) / 2**30,
+                }
+            )
+    return found
+
+
+def check(asked: Asked, par: Parallel) -> list[dict[str, Any]]:
+    """Predicted from compute, bandwidth and latency that are measured here; and measured steps."""
+    alone = asked.updater(Parallel(device=par.device))
+    whole, divided = asked.updater(par), asked.updater(par, divided=True)
+    size = sum(p.numel() for p in alone.model.parameters())
+    flat, few = torch.zeros(size, device=par.device), torch.zeros(2, device=par.device)
+    each = flat.new_zeros(-(-size // par.world))
+    every = flat.new_zeros(len(each) * par.world)
+    steps = {
+        "compute": lambda: alone.take(1, rate=1e-3),
+        "exchange": lambda: dist.all_reduce(flat),
+        "gather": lambda: dist.all_gather_into_tensor(every, each),
+        "scatter": lambda: dist.reduce_scatter_tensor(each, every),
+        "latency": lambda: dist.all_reduce(few),
+        "whole": lambda: whole.take(1, rate=1e-3),
+        "divided": lambda: divided.take(1, rate=1e-3),
+    }
+    took = interleaved(steps, par, asked.steps)
+    sent = 2 * (par.world - 1) / par.world * 4 * size
+    bandwidth = sent / max(1e-9, took["exchange"] - took["latency"]) * 1e3
+    apart = took["gather"] * 2 / 3 + took["scatter"] / 3  # a step gathers twice and scatters once
+    gathers = sent / 2 / max(1e-9, apart - took["latency"]) * 1e3
+    on = Machines(par.world, par.world, bandwidth, bandwidth, took["latency"] / 1e3, gathers)
+    # What a row keeps, with its loss: logits, and their softmax.
+    kept = asked.rows * (training_bytes(asked.built().cpu(), TIME) + 4 * VOCAB * TIME)
+    layers = len(layers_of(asked.built()))
+    agreement = 3 * on.latency  # what processes tell each other in a step
+    said = {
+        "whole": whole_step(took["compute"] / 1e3 + agreement, size, kept, on),
+        "divided": sharded_step(took["compute"] / 1e3 + agreement, size, kept, on, layers=layers),
+    }
+    rows = []
+    for name, updater in (("whole", whole), ("divided", divided)):
+        measured_kept, between = measured_bytes(updater)
+        parts = par.world if name == "divided" else 1
+        rows.append(
+            {
+                "way": name,
+                "processes": par.world,
+                "said, ms": f"{1e3 * said[name].least:.1f} to {1e3 * said[name].most:.1f}",
+                "took, ms": took[name],
+                "said between steps, MB": 4 * size * 3 / parts / 1e6,
+                "held": between / 1e6,
+                "said for backward, MB": kept / 1e6,
+                "kept": measured_kept / 1e6,
+            }
+        )
+    here = {"compute, ms": took["compute"], "latency, us": 1e3 * took["latency"]}
+    rows[0] |= {**here, "all-reduce, GB/s": bandwidth / 1e9, "gathers, GB/s": gathers / 1e9}
+    return rows
+
+
+def measured_bytes(updater: Updater) -> tuple[int, int]:
+    """What a step keeps for its backward pass, and what parameters and optimiser hold after it."""
+    kept: dict[int, int] = {}
+
+    def pack(saved: Tensor) -> Tensor:
+        storage = saved.untyped_storage()
+        # Parameters, and those that are gathered at this moment, are no activations.
+        own = {p.untyped_storage().data_ptr() for p in updater.model.parameters() if not hasattr(p, "to_local")}
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return saved
+
+    with saved_tensors_hooks(pack, lambda saved: saved):
+        updater.take(2, rate=1e-3)
+    gc.collect()
+    weights = list(updater.placement.weights.values())
+    tensors = [*weights, *(part for p in weights for part in updater.optimizer.state[p].values())]
+    return sum(kept.values()), sum(part.numel() * part.element_size() for part in tensors)
+
+
+class Summed(nn.Module):
+    """A loss as one `forward`, as DistributedDataParallel wants it."""
+
+    def __init__(self, model: nn.Module, task: Tokens) -> None:
+        super().__init__()
+        self.model, self.task = model, task
+
+    def forward(self, window: Window) -> Tensor:
+        state = self.task.begin(self.model, window.rows)
+        return self.task.loss(self.model, window, slice(None), slice(None), state)[0] / window.weight
+
+
+def exchange(asked: Asked, par: Parallel) -> list[dict[str, Any]]:
+    ours = asked.updater(par)
+    theirs = asked.updater(Parallel(device=par.device))  # the same step, without an exchange of its own
+    wrapped = nn.parallel.DistributedDataParallel(Summed(theirs.model, theirs.task), gradient_as_bucket_view=True)  # type: ignore[arg-type]
+
+    def step() -> None:
+        window = theirs.window(1)
+        loss = wrapped(window)
+        loss.backward()
+        float(loss.detach())
+        theirs._update(theirs.placement.norm(), 1e-3)
+
+    took = interleaved({"ours": lambda: ours.take(1, rate=1e-3), "DDP": step}, par, asked.steps)
+    far = max(float((a - b).detach().abs().max()) for a, b in zip(ours.model.parameters(), theirs.model.parameters()))
+    size = sum(p.numel() for p in ours.model.parameters())
+    return [{"model": asked.model, "parameters": size, **took, "DDP / ours": took["DDP"] / took["ours"], "apart": far}]
+
+
+def save(asked: Asked, par: Parallel) -> list[dict[str, Any]]:
+    """Each turn: as many steps as asked, a checkpoint after the first of them."""
+    place = Path(tempfile.gettempdir(), f"scaling-{os.environ.get('MASTER_PORT', os.getpid())}")
+    ways: dict[str, Callable[[], Any]] = {}
+    try:
+        for name, background in (("no checkpoint", None), ("at once", False), ("background", True)):
+            folder = RunFolder(place / name, identity={})
+            if par.leads:
+                folder.checkpoints.mkdir(parents=True, exist_ok=True)
+            spec = asked.spec(save_in_background=bool(background), shard="always", keep=1, batch=asked.rows * par.world)
+            task = Tokens(asked.rows, asked.device)
+            trainer = Trainer(asked.built(), task, spec, 1, folder, par, Silent())
+
+            def turn(trainer: Trainer = trainer, saves: bool = background is not None) -> None:
+                for number in range(1, asked.steps + 1):
+                    trainer.updater.take(number, rate=1e-3)
+                    trainer.writes.go_on(*par.largest(*trainer.writes.look()))
+                    if saves and number == 1:
+                        trainer.save()
+
+            ways[name] = turn
+        took = interleaved(ways, par, 5)
+    finally:
+        if par.leads:
+            shutil.rmtree(place, ignore_errors=True)
+    none = took.pop("no checkpoint")
+    size = sum(p.numel() for p in asked.built().parameters())
+    row = {"model": asked.model, "parameters": size, "steps": asked.steps, "a step, ms": none / asked.steps}
+    return [
+        {**row, "way": name, "adds, ms": of - none, "% of the steps": 100 * (of - none) / none}
+        for name, of in took.items()
+    ]
+
+
+def one(asked: Asked, par: Parallel) -> list[dict[str, Any]]:
+    """A world of one: torchrun with one process makes no group, so it is made here."""
+    dist.init_process_group("nccl" if asked.device.type == "cuda" else "gloo")
+    try:
+        plain, divided = asked.updater(par), asked.updater(par, divided=True, parts=1)
+        took = interleaved(
+            {"plain": lambda: plain.take(1, rate=1e-3), "FSDP2": lambda: divided.take(1, rate=1e-3)}, par, asked.steps
+        )
+    finally:
+        dist.destroy_process_group()
+    return [{"model": asked.model, **took, "costs %": 100 * (took["FSDP2"] / took["plain"] - 1)}]
+
+
+PARTS = {"check": check, "exchange": exchange, "save": save, "one": one}
+
+
+def _shown(cell: Any) -> str:
+    if not isinstance(cell, float):
+        return str(cell)
+    return f"{cell:,.0f}" if abs(cell) >= 1000 else f"{cell:.3g}"
+
+
+def show(title: str, rows: list[dict[str, Any]]) -> None:
+    table = Table(title=title, title_justify="left")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    for name in names:
+        table.add_column(name, justify="right")
+    for row in rows:
+        cells = (row.get(name, "") for name in names)
+        table.add_row(*map(_shown, cells))
+    console().print(table)
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("part", choices=["predict", *PARTS])
+    parser.add_argument("--model", default="lstm")
+    parser.add_argument("--width", type=positive, default=256)
+    parser.add_argument("--depth", type=positive, default=2)
+    parser.add_argument("--rows", type=positive, default=8, help="of each process")
+    parser.add_argument("--steps", type=positive, default=20)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--parameters", type=float, help="predict: of a model of your own")
+    parser.add_argument("--tokens-per-second", type=float, help="predict: of one GPU, with --rows of 256 tokens")
+    given = parser.parse_args()
+    if given.part == "predict":
+        rows = predict(given.parameters, given.tokens_per_second, given.rows)
+        show("tokens/s of all GPUs, and memory of each without activations", rows)
+        write(given.json, rows)
+        return
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    with parallel(torch.device(given.device)) as par:
+        asked = Asked(given.model, given.width, given.depth, given.rows, given.steps, par.device)
+        rows = PARTS[given.part](asked, par)
+        if par.leads:
+            show(
+                f"{given.part}: {given.model}, {given.rows} rows of {TIME} tokens a process, {par.world} processes",
+                rows,
+            )
+            write(given.json, rows)
+
+
+if __name__ == "__main__":
+    main()
