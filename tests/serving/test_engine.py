@@ -14,7 +14,6 @@ from covering import by_day, covered
 import statewise as sw
 from statewise.decoding import Sampling
 from statewise.serving import Engine, Event, Job, Refused
-from statewise.serving.base import _receive
 from statewise.serving.pool import Pool
 from statewise.serving.replica import Order, Replica, nobody
 from statewise.serving.scheduler import Scheduler
@@ -442,21 +441,5 @@ def test_stopping_tells_those_who_wait_and_draining_lets_them_finish(runs: dict[
         assert endless.events[-1].error is not None
         assert endless.events[-1].error.reason == "stopping"
         assert not engine.alive
-
-    run(main)
-
-
-def test_a_replica_goes_on_where_an_event_meets_its_cancellation(runs: dict[str, Any]) -> None:
-    """The texts beside it get their events of the same turn."""
-
-    async def main() -> None:
-        spec = ServingSpec(slots=4).model_dump(exclude={"keys", "host"})
-        replica = Replica(lambda: {LSTM: runs[LSTM]}, spec, torch.get_num_threads())
-        accepted: list[Job] = []
-        replica._engine.submit = accepted.extend  # type: ignore[method-assign]
-        await replica.submit([Order(number, Job(LSTM, [1], nobody), None) for number in range(2)])
-        await replica.cancel([0])
-        _receive([(job, Event("a", (1,), finish="length")) for job in accepted])
-        assert [(came.number, came.event.text) for came in replica._came] == [(1, "a")]
 
     run(main)
