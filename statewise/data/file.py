@@ -21,6 +21,8 @@ def files_at(path: Path) -> list[Path]:
                 f"{str(path)!r} is neither a file nor a folder, and text is read twice",
                 fix="pipe it in as standard input: name it '-'",
             )
+        if path.is_symlink():
+            raise UserError(f"{str(path)!r} is a link to nothing", fix="name a file that exists")
         if str(path).startswith("hub:"):
             raise UserError(
                 f"{str(path)!r} names a dataset of rows, and a file is read here",

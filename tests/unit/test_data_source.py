@@ -203,6 +203,12 @@ def test_utf16_is_recognised(tmp_path: Path) -> None:
         read(path)
 
 
+def test_a_link_to_nothing_is_not_suggested_for_itself(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UserError, match="loop' is a link to nothing"):
+        open_source([str(tmp_path / "loop")])
+
+
 def test_missing_file_suggests_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "input.txt").write_text("x")
     with pytest.raises(UserError, match=r"does not exist\n.*did you mean 'input.txt'"):
