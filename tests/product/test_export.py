@@ -379,8 +379,7 @@ def test_a_classifier_of_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"model.kind": "grid"},
-        pytest.param({"model.kind": "grid", "model.depth": 2}, marks=slow),
+        {"model.kind": "grid", "model.depth": 2},
         pytest.param({"model.kind": "grid", "model.summary": "max"}, marks=slow),
         pytest.param({"model.kind": "grid", "model.summary": "corners"}, marks=slow),
         {"model.kind": "gru"},

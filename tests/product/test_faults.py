@@ -88,8 +88,12 @@ def test_a_signal_while_stepping(number: signal.Signals, code: int, text: Path, 
     assert resume(out, {"train.steps": steps, "train.evaluate_tokens": 50}).outcome.step == steps
 
 
+@pytest.mark.slow
 def test_a_signal_while_evaluating(tmp_path: Path) -> None:
-    """The validation text takes far longer to read than a run may take to leave."""
+    """The validation text takes far longer to read than a run may take to leave.
+
+    By day, `test_resume` raises the signal during an evaluation of this process.
+    """
     text, held, out = write_text(tmp_path), tmp_path / "held.txt", tmp_path / "run"
     held.write_text("the cat sat on the mat. " * 200_000)
     settings = {**BASE, "train.log_every": 1, "train.evaluate_every": 2, "data.validation": f'"{held}"'}

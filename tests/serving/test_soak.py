@@ -105,7 +105,8 @@ def test_prompts_of_all_lengths_fill_no_memory() -> None:
     assert int(done.stdout) < 2_000_000
 
 
-@pytest.mark.parametrize("minutes", [0.1, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+@pytest.mark.slow
+@pytest.mark.parametrize("minutes", [0.1, pytest.param(10, marks=pytest.mark.timeout(900))])
 def test_a_server_stays_as_it_is(minutes: float) -> None:
     """In seconds the memory still grows: what is checked then are the answers, the open files and the log."""
     command = [sys.executable, "benchmarks/serve_soak.py", "--minutes", str(minutes), "--every", str(minutes / 2)]

@@ -31,10 +31,11 @@ _LARGE = (
     "passages",
     "termination",
 )  # whose data take seconds to read
+_SLOW_TO_PLAN = (*_LARGE, "batches", "forcing", "ladder")  # as the others are planned
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in _LARGE else name for name in _STUDIES]
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in _SLOW_TO_PLAN else name for name in _STUDIES]
 )
 def test_every_study_is_planned(name: str) -> None:
     made = plan(load_study(name), opener=_opener)
