@@ -1,15 +1,22 @@
 """PyTorch's own tools on each model: torch.func, torch.export, torch.compile, torch.jit.trace and others.
 
-    python benchmarks/tracing.py [--models lstm gru ...] [--tools export compile ...] [--backend aot_eager]
+    python benchmarks/tracing.py [--models lstm gru ...] [--tools export compile ...] [--json FILE]
+    python benchmarks/tracing.py --ratio [--models lstm gru ...] [--json FILE]
 
 Each cell compares with the model itself, in float64: values and gradients, also for batch sizes and lengths that were
 not traced. It is "yes", or what differs, or the first line of the error. docs/tracing.md shows the table.
+
+With `--ratio`: how many times as fast `torch.compile` (Inductor, `fullgraph=True`) is as the model called as it is, for
+a training step (loss and gradients, 16 rows of 32 tokens) and for one step of decoding (one row), in float32, two
+layers of 64; and how long it compiles. Both are called in turns, and medians are compared.
 """
 
 import re
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -19,11 +26,13 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim, export
 from torch.func import functional_call, grad, jacrev, jvp, vmap
+from torch.nn import functional as F
 
 from statewise.core import State, fork, leaves, map_state
 from statewise.models import LINEAGE, build
 
 VOCAB, ROWS, TIME = 7, 3, 6
+ROUNDS, COLUMNS = 20, ("ms", "compiled_ms", "ratio")
 OTHERS = ((2, 9), (5, 2), (1, 1), (4, 1), (1, 40))  # rows and lengths that nobody traced; 40 is more than one chunk
 
 
@@ -271,11 +280,74 @@ def cell(name: str, tool: str) -> str:
         return f"{type(error).__name__}: {re.sub(r' +', ' ', lines[0])}"
 
 
+# How fast torch.compile is
+
+
+def in_turns(plain: Callable[[], object], compiled: Callable[[], object]) -> tuple[float, float]:
+    """The median milliseconds of each."""
+    taken: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS):
+        for call, times in zip((plain, compiled), taken):
+            begin = time.perf_counter()
+            call()
+            times.append(1e3 * (time.perf_counter() - begin))
+    return median(taken[0]), median(taken[1])
+
+
+def ratios(name: str) -> dict[str, float]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = build(name, vocab=VOCAB, **({} if name == "markov" else {"width": 64, "depth": 2}))
+    if name == "markov":
+        model.count(tokens(1, 300)[0].numpy())
+    x_BT, token_B = tokens(16, 33), tokens(1, 1)[:, 0]
+    state = state_after(model, 1)
+
+    def learn(machine: Callable[[Tensor], Any]) -> None:
+        loss = F.cross_entropy(machine(x_BT[:, :-1])[0].flatten(0, 1), x_BT[:, 1:].flatten())
+        if loss.requires_grad:
+            loss.backward()
+
+    def decode(machine: Callable[[Tensor, Any], Any]) -> None:
+        with torch.no_grad():
+            machine(token_B, state)
+
+    whole, one = torch.compile(model, fullgraph=True), torch.compile(Step(model), fullgraph=True)
+    begin = time.perf_counter()
+    learn(whole)
+    decode(one)
+    seconds = time.perf_counter() - begin
+    found = {"compiles_s": seconds}
+    for what, (plain, compiled) in {
+        "training": in_turns(lambda: learn(model), lambda: learn(whole)),
+        "step": in_turns(lambda: decode(model.step), lambda: decode(one)),
+    }.items():
+        found |= {f"{what}_ms": plain, f"{what}_compiled_ms": compiled, f"{what}_ratio": plain / compiled}
+    return found
+
+
+def print_ratios(names: list[str], json: Path | None) -> None:
+    table = Table(
+        "model", "training", "compiled", "ratio", "step", "compiled", "ratio", "compiles", title="ms, medians"
+    )
+    rows = []
+    for name in names:
+        found = ratios(name)
+        rows.append({"model": name, **found})
+        figures = [f"{found[f'{what}_{column}']:.2f}" for what in ("training", "step") for column in COLUMNS]
+        table.add_row(name, *figures, f"{found['compiles_s']:.0f} s")
+    console().print(table)
+    write(json, rows, rounds=ROUNDS)
+
+
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--models", nargs="+", default=[entry.name for entry in LINEAGE], metavar="NAME")
     parser.add_argument("--tools", nargs="+", default=list(TOOLS), choices=list(TOOLS), metavar="TOOL")
+    parser.add_argument("--ratio", action="store_true", help="measure torch.compile instead")
     asked = parser.parse_args()
+    if asked.ratio:
+        return print_ratios(asked.models, asked.json)
     table = Table(title=f"PyTorch {torch.__version__}")
     for heading in ("model", *asked.tools):
         table.add_column(heading)

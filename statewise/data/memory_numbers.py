@@ -44,7 +44,7 @@ def _numbers(data: Data) -> NDArray[Any] | None:
     number = next(number for number, row in enumerate(rows) if row.shape != rows[0].shape)
     raise UserError(
         f"row {number} has shape {list(rows[number].shape)}, row 0 has {list(rows[0].shape)}",
-        fix="rows of numbers have one shape: cut them, or pad them",
+        fix="rows of numbers have one shape: cut them, or pad them; ids of words are texts: ' '.join(map(str, row))",
     )
 
 
@@ -86,7 +86,7 @@ def _labelled(data: Data) -> _Numbers | None:
         if len(data) != 2 or len(wide) != 1:
             return None
         x, y = data[wide[0]], next(values for name, values in data.items() if name != wide[0])
-    elif isinstance(data, tuple) and len(data) == 2 and listed(data[1]) is not None:
+    elif isinstance(data, tuple) and len(data) == 2 and (listed(data[1]) is not None or _is_array(data[1])):
         x, y = data
     elif isinstance(data, list) and data and all(isinstance(row, list | tuple) and len(row) == 2 for row in data):
         if not isinstance(data[0][0], list | tuple) and array_of(data[0][0]) is None:
@@ -98,10 +98,17 @@ def _labelled(data: Data) -> _Numbers | None:
     if values is None or values.ndim < 2:
         return None
     if labels is None:
-        raise UserError(f"the labels are {shown(y)}, expected one for each row", fix="give a list or an array [N]")
+        raise UserError(
+            f"the labels are {shown(y)}, expected one for each row",
+            fix="give a list or an array [N]; of one-hot rows, y.argmax(1)",
+        )
     if len(labels) != len(values):
         raise UserError(f"{len(values)} rows of numbers, but {len(labels)} labels", fix="give as many of each")
     return _Numbers(values, labels)
+
+
+def _is_array(data: Data) -> bool:
+    return isinstance(data, np.ndarray | torch.Tensor) and data.ndim > 1
 
 
 def _of_table(spec: LabelledDataSpec, data: Data, *, labelled: bool, training: bool) -> _Numbers:
@@ -138,7 +145,8 @@ def series_file(spec: SeriesDataSpec, data: Data) -> MemoryFile:
     if table is None or not table.columns:
         raise UserError(
             f"data of type {type(data).__name__} cannot be read as series",
-            fix="give an array [T] or [T, C], a list of such arrays, a DataFrame or the name of a file",
+            fix="give an array [T] or [T, C], a list of such arrays, a DataFrame or the name of a file; "
+            "of a TimeSeries of darts, series.to_dataframe()",
         )
     names = list(table.columns)
     if all(name.isdecimal() for name in names):  # of a frame that was made from an array
