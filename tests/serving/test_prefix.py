@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+import statewise as sw
 from statewise.core import leaves, map_state
+from statewise.decoding import TextStream
 from statewise.models import LINEAGE, CountingMachine, build_sample
+from statewise.serving import Job
 from statewise.serving.prefix import BLOCK, PrefixCache, Prompt
+from statewise.serving.prompt import Group, PromptReader, Text
 
 VOCAB = 11
 
@@ -98,3 +102,15 @@ def test_it_stays_within_its_bytes_and_forgets_the_least_used() -> None:
     keep(cache, prompt(9, 100_000), state)
     assert cache.bytes <= 3 * one
     assert len(cache._links) <= 4  # links go with what they lead to
+
+
+def test_of_equal_prompts_that_come_at_once_the_later_ones_are_known() -> None:
+    run = sw.load("shakespeare-transformer", device="cpu")
+    reader = PromptReader(run, alone=False, prefix_bytes=1 << 24, shared=False)
+    for _ in range(70):
+        text = Text(Job("m", [1], print), 0.0, TextStream(run.tokenizer.decode))
+        reader.groups.append(Group([text], None, prompt(1, 20), 0))
+    (first, _), (second, _) = *reader.read(), *reader.read()
+    assert len(first) == 64  # of a list no more at once
+    assert [group.texts[0].first.cached for group in second] == [18] * 6
+    assert not reader.groups
