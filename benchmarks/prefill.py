@@ -1,4 +1,4 @@
-"""Reading a prompt: milliseconds by its length, our Transformer beside `transformers`, and the other families.
+"""Reading a prompt: milliseconds by its length, our Transformer compared with `transformers`, and the other families.
 
     python benchmarks/prefill.py --json prefill.json
     python benchmarks/prefill.py --device cpu --size char --lengths 64 256
@@ -42,7 +42,7 @@ def main() -> None:
     need_gpu(asked.device)
     size, lengths = SIZES[asked.size], sorted(asked.lengths)
     dtype = torch.bfloat16 if asked.device.type == "cuda" else torch.float32
-    rows = [beside_theirs(size, length, max(lengths), asked.device, dtype, asked.repeats) for length in lengths]
+    rows = [both_transformers(size, length, max(lengths), asked.device, dtype, asked.repeats) for length in lengths]
     CONSOLE.print(peer_table(rows, size, dtype))
     families = []
     for kind in asked.families:
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 @torch.no_grad()
-def beside_theirs(
+def both_transformers(
     size: Size, length: int, longest: int, device: torch.device, dtype: torch.dtype, repeats: int
 ) -> dict[str, Any]:
     theirs = make_theirs(size, context=longest)
