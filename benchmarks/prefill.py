@@ -1,4 +1,4 @@
-"""Reading a prompt: milliseconds by its length, our Transformer beside `transformers`, and the other families.
+"""Reading a prompt: milliseconds by its length, our Transformer compared with `transformers`, and the other families.
 
     python benchmarks/prefill.py --json prefill.json
     python benchmarks/prefill.py --device cpu --size char --lengths 64 256

@@ -1,4 +1,4 @@
-"""Training throughput of whole models: tokens a second of every family at equal size, beside nanoGPT's.
+"""Training throughput of whole models: tokens a second of every family at equal size, compared with nanoGPT.
 
     python benchmarks/throughput.py --size 125m --context 1024 8192 --peer NANOGPT_CHECKOUT
     python benchmarks/throughput.py --device cpu --size tiny --context 64
