@@ -35,7 +35,7 @@ from statewise.comparison.study import (
 )
 from statewise.data import Data, file_names, memory_file, stored_in
 from statewise.disk import make_folder, write
-from statewise.figures.html import Frame
+from statewise.figures import Frame
 from statewise.models import AnyMixer, CustomMixer, classes_of, from_source, names_a_file, own_mixer, own_mixers
 from statewise.specs import (
     OwnMixer,
