@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 
 from statewise.comparison.engine import Ran, Work, run, wanted_device
-from statewise.comparison.plan import Plan, plan
+from statewise.comparison.plan import Plan, entry_of_run, plan, refuse_large_entries
 from statewise.comparison.progress import Board
 from statewise.comparison.ray_engine import run_on_ray
 from statewise.comparison.recall import gradient_map
@@ -35,10 +35,9 @@ from statewise.comparison.study import (
 )
 from statewise.data import Data, file_names, memory_file, stored_in
 from statewise.disk import make_folder, write
-from statewise.figures.html import Frame
+from statewise.figures import Frame
 from statewise.models import AnyMixer, CustomMixer, classes_of, from_source, names_a_file, own_mixer, own_mixers
 from statewise.specs import (
-    EntrySpec,
     OwnMixer,
     StudySpec,
     UserError,
@@ -51,8 +50,8 @@ from statewise.specs import (
     snake,
     with_settings,
 )
-from statewise.tasks import Run, find_run, load, read_spec
-from statewise.training import Parallel, Signals, pick_device, refuse_what_does_not_fit, refuse_what_is_never_captured
+from statewise.tasks import Run, load
+from statewise.training import Signals
 
 _AMOUNTS = ("budget.amount", "budget.also.amount")
 
@@ -254,16 +253,6 @@ def _kept(story: Story) -> dict[str, Any]:
     return {"title": story.title, "question": story.question, "part": parts, **look}
 
 
-def refuse_large_entries(planned: Plan) -> None:
-    """Those that this machine could not train: at equal bytes of state, a vector has an enormous matrix."""
-    fix = f"lower budget.amount, or leave the entry out ({option('only')})"
-    for entry in planned.entries:
-        if entry.spec.learns == "gradient":
-            where = pick_device(entry.spec.train.device)
-            refuse_what_does_not_fit(entry.parameters, entry.spec.train, where, name=f"entry {entry.name!r}", fix=fix)
-            refuse_what_is_never_captured(entry.spec.train, Parallel(device=where))
-
-
 def changed_story(
     study: AnyStudy,
     *,
@@ -299,18 +288,6 @@ def changed_story(
     chapters = _with_all(given, chapters)
     look = story.look if story.look is not None and story.look.part in [chapter.name for chapter in kept] else None
     return story._replace(chapters=tuple(chapters), look=look)
-
-
-def _entry_of_run(run: str, study: StudySpec) -> EntrySpec | None:
-    """An entry with the model of a run, at the size that it has there; None where there is no such run."""
-    folder = find_run(run)
-    if not (folder / "run.toml").is_file():
-        return None
-    spec = read_spec(folder, mixers=study.mixers)
-    if spec.task != study.base.get("task", "language_model"):
-        raise UserError(f"{run!r} is a {spec.task} run, and the study has another task", fix="add a run of its task")
-    model = spec.model_dump(mode="json", exclude_none=True)["model"]
-    return EntrySpec(name=folder.name, settings={"model": model}, width=None)
 
 
 def _home(added: str, parts: Mapping[str, Sequence[str]]) -> str:
@@ -380,7 +357,7 @@ def changed_study(
         study = parse_study(table, source=f"study {study.title!r} with settings", mixers=study.mixers)
     if only or add:
         likes = [like for _, like, _ in map(read_added, add) if like not in [entry.name for entry in study.entry]]
-        runs = {like: entry for like in likes if (entry := _entry_of_run(like, study)) is not None}
+        runs = {like: entry for like in likes if (entry := entry_of_run(like, study)) is not None}
         study = with_entries(study, only=only, add=add, own=made, others=runs)
     if share is not None:
         amounts = {path: value for path, value in settings.items() if path in _AMOUNTS}

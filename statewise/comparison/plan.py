@@ -22,9 +22,16 @@ from statewise.specs import (
     Tried,
     UserError,
     nearest,
+    option,
 )
-from statewise.tasks import compared_data, metric_names, metric_of, metric_tables
-from statewise.training import judge_of
+from statewise.tasks import compared_data, find_run, metric_names, metric_of, metric_tables, read_spec
+from statewise.training import (
+    Parallel,
+    judge_of,
+    pick_device,
+    refuse_what_does_not_fit,
+    refuse_what_is_never_captured,
+)
 
 AS_WRITTEN = -1  # in the place of the number of a try
 _SAMPLE_SEED = 0
@@ -253,6 +260,28 @@ def _refuse_twins(made: Plan) -> None:
     for trial in made.final_trials():
         if (other := seen.setdefault(trial.key, trial.entry)) != trial.entry:
             raise UserError(f"entries {other!r} and {trial.entry!r} are the same run", fix="leave one out")
+
+
+def refuse_large_entries(planned: Plan) -> None:
+    """Those that this machine could not train: at equal bytes of state, a vector has an enormous matrix."""
+    fix = f"lower budget.amount, or leave the entry out ({option('only')})"
+    for entry in planned.entries:
+        if entry.spec.learns == "gradient":
+            where = pick_device(entry.spec.train.device)
+            refuse_what_does_not_fit(entry.parameters, entry.spec.train, where, name=f"entry {entry.name!r}", fix=fix)
+            refuse_what_is_never_captured(entry.spec.train, Parallel(device=where))
+
+
+def entry_of_run(run: str, study: StudySpec) -> EntrySpec | None:
+    """An entry with the model of a run, at the size that it has there; None where there is no such run."""
+    folder = find_run(run)
+    if not (folder / "run.toml").is_file():
+        return None
+    spec = read_spec(folder, mixers=study.mixers)
+    if spec.task != study.base.get("task", "language_model"):
+        raise UserError(f"{run!r} is a {spec.task} run, and the study has another task", fix="add a run of its task")
+    model = spec.model_dump(mode="json", exclude_none=True)["model"]
+    return EntrySpec(name=folder.name, settings={"model": model}, width=None)
 
 
 @cache

@@ -60,15 +60,14 @@ def export_hugging_face(run: Run, out: str | Path, *, native: bool | None = None
         "dtype": "float32",
     }
     end_token = model.tokenizer.end_token
-    begin_token = model.spec.data.begin or end_token
-    tokens = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": begin_token, "eos_token": end_token}
+    tokens = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": model.begin_token, "eos_token": end_token}
     template = model.path / "chat_template.jinja"
     make_folder(target)
     # `transformers` refuses a file without this word.
     write(target / "model.safetensors", save(weights, metadata={"format": "pt"}))
     write(target / "config.json", json.dumps(config, indent=2) + "\n")
     write(target / "generation_config.json", json.dumps({"bos_token_id": begin, "eos_token_id": end}, indent=2) + "\n")
-    write(target / "tokenizer.json", model.tokenizer.to_json(begin=begin_token if _trained(model) else None))
+    write(target / "tokenizer.json", model.tokenizer.to_json(begin=model.begin_token if _trained(model) else None))
     write(target / "tokenizer_config.json", json.dumps(tokens, indent=2) + "\n")
     if template.is_file():
         write(target / "chat_template.jinja", template.read_text(encoding="utf-8"))

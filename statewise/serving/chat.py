@@ -26,13 +26,14 @@ class Asked(NamedTuple):
 class ChatFormat:
     """`stop` or `stop_id` ends an answer, besides the end of a text."""
 
-    def __init__(self, template: str, tokenizer: Tokenizer) -> None:
+    def __init__(self, template: str, tokenizer: Tokenizer, *, begin: str | None = None) -> None:
+        """`begin`: the run's `data.begin`; None: the tokenizer's first special token that is known to begin texts."""
         self.template = template
         self._tokenizer, self._special = tokenizer, tokenizer.special_ids
         longest_first = sorted(filter(None, self._special), key=len, reverse=True)
         self._specials = re.compile(f"({'|'.join(map(re.escape, longest_first))})" if longest_first else r"(?!)")
         end = tokenizer.end_token
-        begin = next((token for token in _BEGIN if token in self._special), end)
+        begin = begin or next((token for token in _BEGIN if token in self._special), end)
         self._messages = ChatTemplate(template, tokens={"bos_token": begin, "eos_token": end, "pad_token": end})
         closing = self._closing()
         marks = [part for part in self._parts(closing) if isinstance(part, int)]

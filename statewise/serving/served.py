@@ -89,6 +89,7 @@ def _chat_format(run: Run) -> tuple[ChatFormat | None, str]:
     if not isinstance(run, LanguageModelRun) or not path.is_file():
         return None, ""
     try:
-        return ChatFormat(read_small(path, largest=_LARGEST_TEMPLATE), run.tokenizer), ""
+        template = read_small(path, largest=_LARGEST_TEMPLATE)
+        return ChatFormat(template, run.tokenizer, begin=run.spec.data.begin), ""
     except (OSError, ValueError, UserError, Refused) as error:
         return None, str(error)

@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Client, running
+from asking import TEXT, Client, running
 from hypothesis import given
 from hypothesis import strategies as st
 from jinja2.sandbox import SandboxedEnvironment
+from task_runs import STEPS
 
 from statewise.data import Tokenizer
 from statewise.serving.chat import ChatFormat
 from statewise.serving.job import Refused
 from statewise.serving.template import ChatTemplate
 from statewise.specs import UserError
+from statewise.tasks import train
+from statewise.training.progress import Silent
 
 PATH = "/v1/chat/completions"
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -245,6 +248,29 @@ def test_a_chat_streams_with_several_choices_and_probabilities(client: Client) -
     plain = client.stream(PATH, model="chatty", messages=body["messages"], **LIKE)[:-1]
     said = "".join(json.loads(event)["choices"][0]["delta"].get("content", "") for event in plain)
     assert said == content_of(chat(client, ONE, **LIKE))
+
+
+def test_a_text_begins_with_the_token_of_the_run(folders: dict[str, Path], tmp_path: Path) -> None:
+    """`data.begin`, for chats and for clients that count tokens; not the first that looks like one."""
+    import tokenizers
+
+    backend = tokenizers.Tokenizer.from_file(str(folders["bytes"] / "tokenizer.json"))
+    backend.add_special_tokens(["<s>", "<x>"])
+    backend.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "text.txt").write_text(TEXT)
+    settings = {**STEPS, "train.window": 8, "data.tokenizer": str(tmp_path / "tokenizer.json"), "data.begin": "<x>"}
+    train("gru", settings=settings, data=tmp_path / "text.txt", out=tmp_path / "own", display=Silent())
+    (tmp_path / "own" / "chat_template.jinja").write_text(
+        "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    )
+    with running({"own": tmp_path / "own"}) as live:
+        ask, begin = live.client.ask, backend.token_to_id("<x>")
+        told = ask("GET", "/tokenizer_info").json
+        assert (told["bos_token"], told["bos_token_id"]) == ("<x>", begin)
+        assert told["eos_token"] != "<x>"
+        assert ask("POST", "/tokenize", {"prompt": "<x>"}).json["tokens"] == [begin]
+        said = chat(live.client, ("user", "a"), model="own", return_token_ids=True, max_tokens=1)
+        assert said["choices"][0]["prompt_token_ids"] == [begin, ord("a")]
 
 
 @pytest.mark.parametrize("ends", ["length", "stop"])

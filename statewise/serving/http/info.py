@@ -55,8 +55,9 @@ async def model(service: Service, request: Request) -> Response:
 async def tokenize(service: Service, request: Request) -> Response:
     asked = await parse(TokenizeRequest, request)
     served = service.served(asked.model, task="language_model")
-    if asked.prompt == served.tokenizer.end_token:  # alone, it asks for the id; inside a text it is only text
-        tokens = [int(served.tokenizer.end_id)]
+    edges = {served.tokenizer.end_token: served.tokenizer.end_id, served.run.begin_token: served.run.begin_id}
+    if asked.prompt in edges:  # alone, it asks for the id; inside a text it is only text
+        tokens = [int(edges[asked.prompt])]
     else:
         tokens = await service.encode(served, asked.prompt)
     made = {"tokens": tokens, "count": len(tokens), "max_model_len": served.max_context}
@@ -82,7 +83,8 @@ async def tokenizer_info(service: Service, request: Request) -> Response:
             "vocab_size": served.vocab,
             "eos_token": end,
             "eos_token_id": served.tokenizer.end_id,
-            "bos_token": end,
+            "bos_token": served.run.begin_token,
+            "bos_token_id": served.run.begin_id,
             "pad_token": end,
             "chat_template": None if served.chat is None else served.chat.template,
             "tokenizer_class": "statewise",

@@ -58,6 +58,7 @@ class LanguageModelRun(SelfReadingRun, OrderedRun):
         folder = opened.verified
         self.tokenizer = tokenizer = Tokenizer.load(folder / "tokenizer.json")
         self.begin_id = tokenizer.begin_id(spec.data.begin)
+        self.begin_token = spec.data.begin or tokenizer.end_token
         counts = read_tensors(folder / "unigram.safetensors").get("counts_V")
         if counts is None or counts.shape != (tokenizer.vocab,) or counts.dtype != torch.int64:
             raise UserError(f"{str(folder)!r}: unigram.safetensors does not fit the tokenizer")
