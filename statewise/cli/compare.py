@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from statewise.comparison import Compared, ComparedPart
-    from statewise.figures.html import Frame
+    from statewise.figures import Frame
     from statewise.tasks import Run
 
 _DEFAULT = "lineage"

@@ -13,6 +13,7 @@ from statewise.figures.figure import Grid as Grid
 from statewise.figures.figure import Scale as Scale
 from statewise.figures.figure import Series as Series
 from statewise.figures.figure import Unit as Unit
+from statewise.figures.html import Frame as Frame
 from statewise.figures.paint import missing_glyphs as missing_glyphs
 from statewise.figures.paint import paint as paint
 from statewise.figures.passage import Passage as Passage

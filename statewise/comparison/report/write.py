@@ -9,8 +9,7 @@ from statewise.comparison.report.content import as_dict, gather
 from statewise.comparison.report.html import page
 from statewise.comparison.report.markdown import markdown
 from statewise.disk import for_json, make_folder, write
-from statewise.figures import Figure
-from statewise.figures.html import Frame
+from statewise.figures import Figure, Frame
 
 
 def write_report(
