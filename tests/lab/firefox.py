@@ -46,7 +46,7 @@ _HEARD = """const own = (address) => /^(file|data|blob):/.test(address);
 const errors = Services.console.getMessageArray().filter((one) => one instanceof Ci.nsIScriptError);
 const said = errors.filter((one) => own(one.sourceName)).map((one) => `console: ${one.errorMessage}`);
 return [...said, ...Services.lab.asked.map((one) => `request: ${one}`)];"""
-_LOGGED = re.compile(r"^console\.\w+: .*", re.MULTILINE)
+_LOGGED = re.compile(r"^console\.\w+: (?!RSLoader:).*", re.MULTILINE)  # which is the browser's own, for its settings
 
 
 class Firefox:

@@ -19,7 +19,7 @@ from statewise.comparison.report.content import MOST, gather
 from statewise.comparison.report.lineage import FORMS, groups, models
 from statewise.comparison.report.surprise import Surprised, disagreements
 from statewise.comparison.trial import Failure, Found, Point
-from statewise.figures.html import Frame
+from statewise.figures import Frame
 from statewise.models.lineage import LINEAGE
 from statewise.specs.study import TrainingBudgetSpec
 

@@ -39,7 +39,7 @@ export const attentionView = {
   },
   how: {
     equation: "\"1\"  h_j = encoder(x_1 … x_S)_j          \"4\"  c_t = Σ_j a_tj h_j\n\"2\"  e_tj = score(q_t, h_j), q_t = 4 s_{t-1}    \"5\"  s_t = f(s_{t-1}, c_t)\n\"3\"  a_t = align(e_t)                         \"6\"  p(y_t) = softmax(output(s_{t-1}, c_t))\n\n\"dot|点积\" q · h    \"scaled|缩放\" q · h / √K    \"cosine|余弦\" g q · h / (|q| |h|)    \"general|双线性\" qᵀ W h    \"additive|加性\" vᵀ tanh(W q + U h + b)    \"location|按位置\" W_j q",
-    code: "import torch\nfrom statewise.layers import make_alignment, make_score\n\nquery_BTQ, keys_BSK = torch.randn(1, 1, 8), torch.randn(1, 4, 8)\nscore = make_score(\"dot|点积\", query_width=8, key_width=8)\nalign = make_alignment(\"soft\", query_width=8)\nscores_BTS = score(query_BTQ, score.prepare(keys_BSK))\nweights_BTS = align(scores_BTS, query_BTQ, torch.zeros(1, 1), torch.tensor([4]))\ncontext_BTK = weights_BTS @ keys_BSK",
+    code: "import torch\nfrom statewise.layers import make_alignment, make_score\n\nquery_BTQ, keys_BSK = torch.randn(1, 1, 8), torch.randn(1, 4, 8)\nscore = make_score(\"dot\", query_width=8, key_width=8)\nalign = make_alignment(\"soft\", query_width=8)\nscores_BTS = score(query_BTQ, score.prepare(keys_BSK))\nweights_BTS = align(scores_BTS, query_BTQ, torch.zeros(1, 1), torch.tensor([4]))\ncontext_BTK = weights_BTS @ keys_BSK",
     command: "statewise train translation --set model.attention.score=additive --set model.attention.alignment=soft",
   },
   needs: ["attention"],
