@@ -67,8 +67,10 @@ class Writes:
     def finish(self) -> None:
         """Wait until everything is written. All processes take part, and what failed on one fails on all."""
         if self.background and (self.par.world > 1 or self._begun):
-            self.par.together(self._wait)
-            if self._then:
+            following, self._then = self._then, []
+            self.par.together(self._wait)  # where a part fails, nothing follows it
+            if following:
+                self._then = following
                 self._second_phase()
                 self.par.together(self._wait)
 

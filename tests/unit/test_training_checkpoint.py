@@ -233,13 +233,15 @@ def test_what_fails_in_the_background_is_told_at_the_next_step() -> None:
     def fail() -> None:
         raise OSError(28, "No space left on device")
 
+    done: list[str] = []
     writes = Writes(Parallel(), background=True)
-    writes.begin(fail)
+    writes.begin_part(fail, then=lambda: done.append("rest"))
     while writes.look() == (0.0, 1.0):
         pass
     with pytest.raises(OSError, match="No space left"):
         writes.go_on(*writes.look())
     writes.finish()  # it is told once: a rescue may write again
+    assert done == []  # nothing follows a part that failed
     writes.close()
 
 
