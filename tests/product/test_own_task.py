@@ -9,13 +9,12 @@ import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Union, get_args
 
 import numpy as np
 import pytest
 import torch
 from command import call
-from pydantic import Field, TypeAdapter
 from torch import Tensor
 
 import statewise as sw
@@ -289,7 +288,6 @@ def regression() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parse, "AnyRunSpec", known)
         patch.setattr(parse, "TASKS", (*parse.TASKS, "regression"))
-        patch.setattr(parse, "_adapter", TypeAdapter(Annotated[known, Field(discriminator="task")]))
         patch.setattr(memory_source, "memory_file", memory_file)
         patch.setattr(launch, "memory_file", memory_file)
         patch.setattr(dispatch, "TASKS", {**dispatch.TASKS, "regression": dispatch.Task(RegressionJob, RegressionRun)})
