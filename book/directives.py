@@ -224,6 +224,15 @@ def write_labels(app: Sphinx, exception: Exception | None) -> None:
         path.write_text(text, encoding="utf-8")
 
 
+def build_specs(_: Sphinx) -> None:
+    """The signature of a spec is known when Pydantic has built it."""
+    from statewise import specs
+
+    for spec in vars(specs).values():
+        if isinstance(spec, type) and issubclass(spec, specs.Spec):
+            spec.model_rebuild()
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     for name in ("claim", "erratum"):
         app.add_directive(name, Box)
@@ -236,6 +245,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", page_context)
     app.connect("autodoc-process-docstring", mark_code)
     app.connect("builder-inited", lambda app: setattr(app.builder, "search", False))
+    app.connect("builder-inited", build_specs)
     app.connect("build-finished", write_index)
     app.connect("build-finished", write_labels)
     return {"parallel_read_safe": True}

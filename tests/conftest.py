@@ -7,7 +7,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports datasets
 
 import gc
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,19 +56,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with files for every task, in which `make_run` trains each run once for all tests, which change none.
-
-    The processes of `pytest -n` share it.
-    """
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`shared(name, make)`: a folder that one of the processes of `pytest -n` makes, while the others wait."""
     own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "tasks"
-    folder.mkdir(exist_ok=True)
-    with locked(folder, wait=True, patience=60):
-        if not (folder / "written").exists():
-            task_runs.write_files(folder)
-            (folder / "written").touch()
+
+    def folder(name: str, make: Callable[[Path], object], *, patience: float = 60) -> Path:
+        made = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / name
+        made.mkdir(exist_ok=True)
+        with locked(made, wait=True, patience=patience):
+            if not (made / "made").exists():
+                make(made)
+                (made / "made").touch()
+        return made
+
     return folder
+
+
+@pytest.fixture(scope="session")
+def tasks(shared: Callable[..., Path]) -> Path:
+    """A folder with files for every task, in which `make_run` trains each run once for all tests, which change none."""
+    return shared("tasks", task_runs.write_files)
 
 
 @pytest.fixture(scope="session")
