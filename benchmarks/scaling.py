@@ -390,10 +390,8 @@ def main() -> None:
         asked = Asked(given.model, given.width, given.depth, given.rows, given.steps, par.device)
         rows = PARTS[given.part](asked, par)
         if par.leads:
-            show(
-                f"{given.part}: {given.model}, {given.rows} rows of {TIME} tokens a process, {par.world} processes",
-                rows,
-            )
+            each = f"{given.rows} rows of {TIME} tokens a process, {par.world} processes"
+            show(f"{given.part}: {given.model}, {each}", rows)
             write(given.json, rows)
 
 

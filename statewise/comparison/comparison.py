@@ -14,7 +14,8 @@ from statewise.comparison.engine import Ran, Work, run, wanted_device
 from statewise.comparison.plan import Plan, entry_of_run, plan, refuse_large_entries
 from statewise.comparison.progress import Board
 from statewise.comparison.ray_engine import run_on_ray
-from statewise.comparison.recall import gradient_map, one_run_each
+from statewise.comparison.recall import gradient_map
+from statewise.comparison.record import trial_folder
 from statewise.comparison.report import Part, write_report
 from statewise.comparison.search import write_record
 from statewise.comparison.study import (
@@ -49,7 +50,7 @@ from statewise.specs import (
     snake,
     with_settings,
 )
-from statewise.tasks import Run
+from statewise.tasks import Run, load
 from statewise.training import Signals
 
 _AMOUNTS = ("budget.amount", "budget.also.amount")
@@ -226,11 +227,23 @@ def compare(
             static=static,
             command=command or shlex.join(again),
             look=gradient_map(story.look, parts),
-            live=None if live is None or static else live(one_run_each(parts)),
+            live=None if live is None or static else live(_one_run_each(parts)),
         )
         report = from_json(read_small(folder / "report.json"))
         named = [ComparedPart(part.name, told, ran) for part, told, ran in zip(parts, report["parts"], rans)]
         return Compared(page, report, tuple(named), signals.received)
+
+
+def _one_run_each(parts: Sequence[Part]) -> dict[str, Run]:
+    """The first finished run of each entry, by its name; of several studies, with the study's."""
+    runs: dict[str, Run] = {}
+    for part in parts:
+        for result in part.found:
+            name = result.entry if len(parts) == 1 else f"{result.entry} ({part.name})"
+            folder = trial_folder(part.folder, result.key) / "run"
+            if result.phase == "final" and name not in runs and folder.is_dir():
+                runs[name] = load(folder, device="cpu", mixer=classes_of(part.study.mixers))
+    return runs
 
 
 def _kept(story: Story) -> dict[str, Any]:

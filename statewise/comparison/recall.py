@@ -1,4 +1,4 @@
-"""Trained runs of a study, and attribution in a recall study: which of the tokens that were read decide the answer?
+"""Attribution in a recall study: which of the tokens that were read decide the answer?
 
 T places of a row.
 """
@@ -16,7 +16,7 @@ from statewise.comparison.report import Part
 from statewise.figures import Axis, Figure, Grid
 from statewise.models import classes_of
 from statewise.specs import LookSpec, UserError
-from statewise.tasks import Run, Specimen, Specimens, load
+from statewise.tasks import Specimen, Specimens, load
 
 Floats = NDArray[np.float64]
 _STRETCHES = 4  # that the filler is shown in
@@ -117,15 +117,3 @@ def _finding(means: dict[str, Floats]) -> str:
     if lost := [name for name in means if reached[name] < _NOTHING]:
         said.append(f"In {' and '.join(lost)}, less than {_NOTHING:.0%} of the gradient reaches any pair.")
     return " ".join(said)
-
-
-def one_run_each(parts: Sequence[Part]) -> dict[str, Run]:
-    """The first finished run of each entry, by its name; of several studies, with the study's."""
-    runs: dict[str, Run] = {}
-    for part in parts:
-        for result in part.found:
-            name = result.entry if len(parts) == 1 else f"{result.entry} ({part.name})"
-            folder = trial_folder(part.folder, result.key) / "run"
-            if result.phase == "final" and name not in runs and folder.is_dir():
-                runs[name] = load(folder, device="cpu", mixer=classes_of(part.study.mixers))
-    return runs

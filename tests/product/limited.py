@@ -11,8 +11,10 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, NoReturn
 
 from command import environment
 
@@ -65,7 +67,7 @@ def _serve(requests: IO[str], answers: IO[str]) -> None:
         with tempfile.TemporaryFile() as output:
             child = os.fork()
             if child == 0:
-                _run(cli, argv, cwd, output.fileno())
+                in_child(partial(_run, cli, argv, cwd), output.fileno(), failed=99)
             _, status, used = os.wait4(child, 0)
             output.seek(0)
             text = output.read(1 << 20).decode("utf-8", "replace")
@@ -73,23 +75,28 @@ def _serve(requests: IO[str], answers: IO[str]) -> None:
         answers.flush()
 
 
-def _run(cli: object, argv: list[str], cwd: str, output: int) -> None:
-    """In the child, which never returns."""
-    code = 99
+def _run(cli: object, argv: list[str], cwd: str) -> int:
+    os.chdir(cwd)
+    sys.argv = ["statewise", *argv]
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.alarm(6 * SECONDS)  # what waits for ever uses no time
+    code: int = vars(cli)["_run"]()
+    return code
+
+
+def in_child(run: Callable[[], int], output: int, *, failed: int) -> NoReturn:
+    """In a forked child: write to `output`, and end with the code of `run`, or with `failed` where it raises."""
+    code = failed
     try:
-        os.chdir(cwd)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
         sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-        sys.argv = ["statewise", *argv]
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit = pages * resource.getpagesize() + MEMORY
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.alarm(6 * SECONDS)  # what waits for ever uses no time
-        code = vars(cli)["_run"]()
+        code = run()
     except BaseException:
         traceback.print_exc()
     sys.stdout.flush()

@@ -11,11 +11,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import traceback
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import IO
 
+from limited import in_child
 from test_parallel import free_port
 from tiny_run import environment
 
@@ -63,7 +64,7 @@ def _serve(requests: IO[str], answers: IO[str]) -> None:
                 child = os.fork()
                 if child == 0:
                     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), **shared)
-                    _run(words, output.fileno())
+                    in_child(partial(_run, words), output.fileno(), failed=1)
                 children.append(child)
             ended = []
             for child, output in zip(children, outputs, strict=True):
@@ -74,29 +75,18 @@ def _serve(requests: IO[str], answers: IO[str]) -> None:
         answers.flush()
 
 
-def _run(words: list[str], output: int) -> None:
-    """In a child, which never returns."""
-    code = 1
+def _run(words: list[str]) -> int:
+    signal.alarm(_SECONDS)
+    sys.argv = words[1:] if words[0] == "-m" else words
     try:
-        signal.alarm(_SECONDS)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-        sys.argv = words[1:] if words[0] == "-m" else words
         if words[0] == "-m":
             runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         else:
             sys.path.insert(0, str(Path(words[0]).parent))
             runpy.run_path(words[0], run_name="__main__")
-        code = 0
     except SystemExit as end:
-        code = int(end.code or 0)
-    except BaseException:
-        traceback.print_exc()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+        return int(end.code or 0)
+    return 0
 
 
 if __name__ == "__main__":
