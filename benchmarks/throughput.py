@@ -101,11 +101,8 @@ def made_up(size: Size) -> str:
 
 def spec_options(kind: str, size: Size, width: int) -> dict[str, Any]:
     """GPT-2's architecture for the Transformer; depth and heads of the others."""
-    chosen: dict[str, Any] = {"width": width}
-    if kind in RECURRENT:
-        chosen["depth"] = size.recurrent_depth
-    elif kind != "markov":
-        chosen["depth"] = size.depth
+    depth = size.recurrent_depth if kind in RECURRENT else size.depth
+    chosen: dict[str, Any] = {"width": width, "depth": depth}
     fields = type(make_spec({"model": {"kind": kind}}).model).model_fields
     if "heads" in fields:
         chosen["heads"] = width // size.head
