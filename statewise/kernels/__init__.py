@@ -10,6 +10,7 @@ from statewise.kernels.cpu import threads_for as threads_for
 from statewise.kernels.packed_sequence import Rows as Rows
 from statewise.kernels.time_axis import beyond as beyond
 from statewise.kernels.time_axis import extend as extend
+from statewise.kernels.time_axis import is_autocast as is_autocast
 from statewise.kernels.time_axis import no_autocast as no_autocast
 from statewise.kernels.time_axis import past_end as past_end
 from statewise.kernels.time_axis import reverse_rows as reverse_rows

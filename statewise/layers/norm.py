@@ -38,8 +38,8 @@ class Norm(Described):
         return torch.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
     def of_sum(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """`x + y`, and its norm for products: one kernel on a GPU where no gradient is wanted."""
-        if self.weight is not None and x.is_cuda and not torch.is_grad_enabled() and x.dtype == y.dtype:
+        """`x + y`, and its norm for products: one kernel on a GPU."""
+        if self.weight is not None and x.is_cuda:
             both = sum_and_norm(x, y, self.weight, self.bias, self.eps, centred=self.kind == "layer")
             if both is not None:
                 return both

@@ -7,12 +7,14 @@ Without OP it reads ops from standard input, a line each, and answers each by a 
 """
 
 import importlib
+import itertools
 import json
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ["TRITON_INTERPRET"] = "1"
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -145,7 +147,7 @@ def scan_form(run: Callable[..., tuple[torch.Tensor, ...]]) -> Callable[..., tup
 def short_convolution() -> Iterator[Case]:
     """Rows shorter than what is remembered; channels of more than one program; a slice of something wider; one tap."""
     module = importlib.import_module("statewise.kernels.short_convolution.triton")
-    module._TIME_STEPS, module._CHANNELS = 16, 16
+    module._TILE, module._SUMMED = module.Tile(16, 16, 4), module.Tile(4, 16, 2, tiles=2)
     for time, taps, silu, rows in (
         (1, 4, True, None),
         (2, 4, False, ragged(2)),
@@ -247,24 +249,27 @@ def gated_delta() -> Iterator[Case]:
 
 
 def cross_entropy() -> Iterator[Case]:
-    """More logits than one block, the last of which is not full; a token that counts nothing, and one of -inf."""
+    """More logits than one block, the last of which is not full; rows with room; a token that counts nothing; -inf."""
     module = importlib.import_module("statewise.kernels.cross_entropy.triton")
     module._BLOCK = 16
     target_C1 = torch.tensor([[0], [16], [36], [5], [5]])
-    for smoothing in (0.0, 0.1):
-        for share in (None, torch.tensor([[1.0], [0.0], [0.25], [3.0], [1.0]])):
-            logits = 3 * noise(5, 37, seed=0).float()
-            if not smoothing:
-                logits[:, 17:33] = float("-inf")
-                logits[2, :17] = float("-inf")
-            expected = chunked._nats_and_gradient(logits.double(), target_C1, share, smoothing, gradient=True)
-            found = module.nats_and_gradient(logits.clone(), target_C1, share, smoothing, gradient=True)
-            error = max(float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True))
-            looked, _ = module.nats_and_gradient(logits, target_C1, share, smoothing, gradient=False)
-            same = bool(torch.equal(looked, found[0]))
-            yield f"smoothing={smoothing} share={share is not None}", error if same else float("inf")
+    cases = itertools.product((0.0, 0.1), (None, torch.tensor([[1.0], [0.0], [0.25], [3.0], [1.0]])), (37, 48, 60))
+    for smoothing, share, room in cases:
+        logits = 3 * noise(5, 37, seed=0).float()
+        if not smoothing:
+            logits[:, 17:33] = float("-inf")
+            logits[2, :17] = float("-inf")
+        how = {"vocab": 37, "gradient": True}
+        expected = chunked._nats_and_gradient(logits.double(), target_C1, share, smoothing, **how)
+        roomy = torch.cat([logits, torch.full((5, room - 37), 50.0)], dim=1)
+        nats_C, d_CR = module.nats_and_gradient(roomy.clone(), target_C1, share, smoothing, **how)
+        got = (nats_C, d_CR[:, :37])
+        error = max(float((a - b).norm() / b.norm()) for a, b in zip(got, expected, strict=True))
+        looked, _ = module.nats_and_gradient(roomy, target_C1, share, smoothing, vocab=37, gradient=False)
+        sound = torch.equal(looked, nats_C) and not d_CR[:, 37:].any()
+        yield f"smoothing={smoothing} share={share is not None} room={room}", error if sound else float("inf")
     broken = torch.zeros(1, 37).index_fill(1, torch.tensor([20]), float("nan"))
-    nats, _ = module.nats_and_gradient(broken, torch.tensor([[3]]), None, 0.0, gradient=False)
+    nats, _ = module.nats_and_gradient(broken, torch.tensor([[3]]), None, 0.0, vocab=37, gradient=False)
     yield "one that is no number shows", 0.0 if bool(nats.isnan().all()) else float("inf")
 
 
@@ -374,6 +379,36 @@ def layer_norm() -> Iterator[Case]:
         expected += [total_ND, naive_norm.norm(total_ND, gain_D, bias_D, 1e-3, centred=centred)]
         errors = [float((a - b).norm() / b.norm().clamp(min=1e-3)) for a, b in zip(found, expected, strict=True)]
         yield f"width={width} centred={centred} biased={biased}", max(errors)
+        for narrow in (torch.float32, torch.bfloat16) if width > 1 else ():  # a gradient of 0 has no digits
+            parts = (x_ND, (8 * more_ND).round().to(narrow), gain_D, bias_D)
+            yield f"sum width={width} narrow={narrow}", sum_and_norm_error(module, parts, weight_ND, centred=centred)
+
+
+def sum_and_norm_error(module: Any, given: tuple[Any, ...], weight_ND: torch.Tensor, *, centred: bool) -> float:
+    """Values and gradients, where the sum, its norm, or both are used; and second gradients."""
+
+    def written_out(x: Any, more: Any, gain: Any, bias: Any, eps: float, **_: Any) -> tuple[Any, Any]:
+        return x + more, naive_norm.norm(x + more, gain, bias, eps, centred=centred)
+
+    errors = []
+    for used in ((True, True), (True, False), (False, True)):
+        results = []
+        for run in (module.sum_and_norm, written_out):
+            inputs = [None if part is None else part.clone().requires_grad_() for part in given]
+            wanted = [part for part in inputs if part is not None]
+            outputs = run(*inputs, 1e-3, centred=centred, dtype=torch.float32)
+            loss = sum((part.sin() * weight_ND).sum() for part, use in zip(outputs, used) if use)
+            options = {"allow_unused": True, "materialize_grads": True}
+            once = torch.autograd.grad(loss, wanted, retain_graph=True, **options)
+            again = torch.autograd.grad(loss, wanted, create_graph=True, **options)
+            second = torch.autograd.grad(sum(part.float().square().sum() for part in again), wanted[0])
+            results.append([part.detach().float() for part in (*outputs, *once, *again, *second)])
+        # Rounded to bfloat16 once in either form, from numbers that differ in the last digits of float32.
+        rounded = [part.dtype == torch.bfloat16 for part in (*outputs, *once, *again)]
+        limits = [2**-7 * 1e5 if is_rounded else 1.0 for is_rounded in (*rounded, any(rounded))]
+        pairs = zip(*results, limits, strict=True)
+        errors += [float((a - b).norm() / b.norm().clamp(min=1e-3)) / limit for a, b, limit in pairs]
+    return max(errors)
 
 
 def twice(

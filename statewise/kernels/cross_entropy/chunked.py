@@ -4,7 +4,7 @@ The gradient by the logits of a token is `share · (softmax - q)`: all that it n
 So one chunk of tokens after the other is given its logits, its nats, and the products of its gradient with W and y,
 which are all that is kept: the same three products as written out, and memory for one chunk of logits.
 
-N tokens, C tokens of one chunk, D features, V vocabulary.
+N tokens, C tokens of one chunk, D features, V vocabulary, R rows of the matrix: V, on a GPU rounded up.
 """
 
 from typing import Any
@@ -18,6 +18,8 @@ from statewise.kernels.cross_entropy.naive import chunk_tokens
 from statewise.kernels.gradients import is_wanted, through
 from statewise.kernels.time_axis import no_autocast, wide
 from statewise.kernels.with_triton import load, obstacle
+
+_ROUND = 64  # rows of logits that begin anywhere cost a GPU its fast products, and loads of many numbers at once
 
 
 def _nats(logits_CV: Tensor, target_C1: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -109,40 +111,53 @@ def _walk(
 ) -> tuple[Tensor, tuple[Tensor | None, Tensor | None, Tensor | None]]:
     """The sum, and its gradients by features, weight and bias, those that are wanted."""
     vocab, size = len(weight_VD), chunk_tokens(len(weight_VD), y_ND.device)
-    y_ND, w_VD = y_ND.to(narrow), weight_VD.to(narrow)
-    c_V = None if bias_V is None else bias_V.to(narrow)
-    broad = torch.promote_types(narrow, torch.float32)
-    total = torch.zeros((), dtype=broad, device=y_ND.device)
-    dy_ND = torch.empty_like(y_ND) if wanted[0] else None
-    dw_VD = torch.zeros_like(w_VD, dtype=broad) if wanted[1] else None
-    dc_V = total.new_zeros(vocab) if wanted[2] else None
     # A sum over a chunk can leave the range of float16; bfloat16 has that of float32.
     in_place = narrow != torch.float16 and obstacle(y_ND) is None
     nats_and_gradient = load("cross_entropy").nats_and_gradient if in_place else _nats_and_gradient
+    room = -(-vocab // _ROUND) * _ROUND if in_place else vocab
+    y_ND, w_RD = y_ND.to(narrow), _with_room(weight_VD, room, narrow)
+    c_R = None if bias_V is None else _with_room(bias_V, room, narrow)
+    broad = torch.promote_types(narrow, torch.float32)
+    total = torch.zeros((), dtype=broad, device=y_ND.device)
+    dy_ND = torch.empty_like(y_ND) if wanted[0] else None
+    dw_RD = torch.zeros_like(w_RD, dtype=broad) if wanted[1] else None
+    dc_R = total.new_zeros(room) if wanted[2] else None
     for begin in range(0, len(y_ND), size):
         some = slice(begin, begin + size)
         y_CD = y_ND[some]
         share_C1 = None if share_N is None else share_N[some, None].to(broad)
-        nats_C, d_CV = nats_and_gradient(
-            F.linear(y_CD, w_VD, c_V), target_N[some, None], share_C1, smoothing, gradient=any(wanted)
+        logits_CR = F.linear(y_CD, w_RD, c_R)
+        nats_C, d_CR = nats_and_gradient(
+            logits_CR, target_N[some, None], share_C1, smoothing, vocab=vocab, gradient=any(wanted)
         )
         total += nats_C.sum()
         if not any(wanted):
             continue
-        if dc_V is not None:
-            dc_V += d_CV.sum(0, dtype=broad)
-        steep_CV = d_CV if narrow == torch.float16 else d_CV.to(narrow)
-        if dw_VD is not None and steep_CV.dtype == broad:
-            dw_VD.addmm_(steep_CV.mT, y_CD.to(broad))
-        elif dw_VD is not None:
-            dw_VD += steep_CV.mT @ y_CD
+        if dc_R is not None:
+            dc_R += d_CR.sum(0, dtype=broad)
+        steep_CR = d_CR if narrow == torch.float16 else d_CR.to(narrow)
+        if dw_RD is not None and steep_CR.dtype == broad:
+            dw_RD.addmm_(steep_CR.mT, y_CD.to(broad))
+        elif dw_RD is not None and dw_RD.is_cuda:
+            torch.addmm(dw_RD, steep_CR.mT, y_CD, out_dtype=broad, out=dw_RD)  # sums stay in float32
+        elif dw_RD is not None:
+            dw_RD += steep_CR.mT @ y_CD
         if dy_ND is not None:
-            torch.mm(d_CV.to(narrow), w_VD, out=dy_ND[some])
-    return total, (dy_ND, dw_VD, dc_V)
+            torch.mm(d_CR.to(narrow), w_RD, out=dy_ND[some])
+    return total, (dy_ND, None if dw_RD is None else dw_RD[:vocab], None if dc_R is None else dc_R[:vocab])
+
+
+def _with_room(part: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
+    """With rows of zeros at the end: their logits are 0, and so is what they add to a gradient."""
+    if len(part) == rows:
+        return part.to(dtype)
+    padded = part.new_zeros(rows, *part.shape[1:], dtype=dtype)
+    padded[: len(part)] = part
+    return padded
 
 
 def _nats_and_gradient(
-    logits_CV: Tensor, target_C1: Tensor, share_C1: Tensor | None, smoothing: float, *, gradient: bool
+    logits_CV: Tensor, target_C1: Tensor, share_C1: Tensor | None, smoothing: float, *, vocab: int, gradient: bool
 ) -> tuple[Tensor, Tensor]:
     """Each token's nats by its share, and the gradient of their sum by the logits."""
     (logits_CV,) = wide(logits_CV)
@@ -153,6 +168,6 @@ def _nats_and_gradient(
         return nats_C, logits_CV
     d_CV = logits_CV.sub_(norm_C1).exp_()
     if smoothing:
-        d_CV.sub_(smoothing / logits_CV.shape[1])
+        d_CV.sub_(smoothing / vocab)
     d_CV.scatter_(1, target_C1, d_CV.gather(1, target_C1) + (smoothing - 1))
     return nats_C, d_CV if share_C1 is None else d_CV.mul_(share_C1)

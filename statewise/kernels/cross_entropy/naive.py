@@ -14,7 +14,8 @@ ROWS = {"cpu": 256, "cuda": 1024}  # tokens at least: every chunk reads all of W
 def chunk_tokens(vocab: int, device: torch.device) -> int:
     """Few enough for the logits to stay small, many enough for a product to be worth its start."""
     kind = device.type if device.type in LOGITS else "cuda"
-    return max(ROWS[kind], LOGITS[kind] // vocab)
+    tokens = max(ROWS[kind], LOGITS[kind] // vocab)
+    return tokens - tokens % 128 if tokens > 128 and kind == "cuda" else tokens  # whole tiles of a product
 
 
 def token_nats(

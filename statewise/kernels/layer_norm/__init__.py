@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from statewise.core import transformed
 from statewise.kernels.choice import Choice
 from statewise.kernels.layer_norm import naive as naive
 from statewise.kernels.with_triton import load, triton_or
@@ -45,8 +46,8 @@ def _narrow(x: Tensor) -> torch.dtype | None:
 def sum_and_norm(
     x: Tensor, y: Tensor, gain_D: Tensor, bias_D: Tensor | None, eps: float, *, centred: bool
 ) -> tuple[Tensor, Tensor] | None:
-    """`x + y`, and its norm for products, by one kernel and without gradients. None where there is no such kernel."""
-    if choice(gain_D).implementation == "fused" or x.dtype == torch.float64:
+    """`x + y`, and its norm for products, by one kernel. None where there is no such kernel."""
+    if choice(gain_D).implementation == "fused" or torch.float64 in (x.dtype, y.dtype) or transformed():
         return None
     rows = (part.reshape(-1, part.shape[-1]) for part in (x, y))
     dtype = _narrow(x) or gain_D.dtype

@@ -61,9 +61,10 @@ def _forward(
 
 @triton.jit(do_not_specialize=["N"])
 def _backward(
-    x_ptr, gain_ptr, dy_ptr, mean_ptr, scale_ptr, dx_ptr, shares_ptr, N, D, P,
-    CENTRED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    x_ptr, gain_ptr, dy_ptr, dtotal_ptr, mean_ptr, scale_ptr, dx_ptr, dmore_ptr, shares_ptr, N, D, P,
+    CENTRED: tl.constexpr, SUM: tl.constexpr, TWICE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    """SUM: x is a sum, which others read too (dtotal). TWICE: its two parts want the gradient in two precisions."""
     p = tl.program_id(0)
     d = tl.arange(0, BLOCK)
     gain = tl.load(gain_ptr + d, mask=d < D, other=0.0).to(tl.float32)
@@ -85,7 +86,12 @@ def _backward(
         dx = g - x * (tl.sum(g * x, 1) / D)[:, None]
         if CENTRED:
             dx -= (tl.sum(g, 1) / D)[:, None]
-        tl.store(dx_ptr + at, (dx * scale[:, None]).to(dx_ptr.dtype.element_ty), mask=inside)
+        dx *= scale[:, None]
+        if SUM:
+            dx += tl.load(dtotal_ptr + at, mask=inside, other=0.0).to(tl.float32)
+        tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=inside)
+        if TWICE:
+            tl.store(dmore_ptr + at, dx.to(dmore_ptr.dtype.element_ty), mask=inside)
     tl.store(shares_ptr + p * D + d, tl.sum(to_gain, 0), mask=d < D)
     tl.store(shares_ptr + (P + p) * D + d, tl.sum(to_bias, 0), mask=d < D)
 
@@ -108,21 +114,64 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x_ND, gain_D, bias_D, mean_N, scale_N = ctx.saved_tensors
+        x_ND, gain_D, bias_D, *_ = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody will differentiate this again
             y_ND = naive.norm(x_ND, gain_D, bias_D, ctx.eps, centred=ctx.centred)
             return *through((y_ND,), (x_ND, gain_D, bias_D), gradients), None, None, None
-        count, width = x_ND.shape
-        tile = _tile(width)
-        programs = min(_PROGRAMS, triton.cdiv(count, tile["ROWS"]))
-        dx_ND = torch.empty_like(x_ND)
-        shares_2PD = torch.empty(2, programs, width, dtype=torch.float32, device=x_ND.device)
-        _backward[(programs,)](
-            x_ND, gain_D, gradients[0].contiguous(), mean_N, scale_N, dx_ND, shares_2PD, count, width, programs,
-            CENTRED=ctx.centred, **tile, **FUSED,
-        )  # fmt: skip
-        dgain_D, dbias_D = shares_2PD.sum(1).to(gain_D.dtype)
-        return dx_ND, dgain_D, None if bias_D is None else dbias_D, None, None, None
+        dx_ND, _, dgain_D, dbias_D = _launch_backward(ctx, x_ND, gradients[0], None, (x_ND.dtype, x_ND.dtype))
+        return dx_ND, dgain_D, dbias_D, None, None, None
+
+
+class _SumAndNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x_ND: Tensor, more_ND: Tensor, gain_D: Tensor, bias_D: Tensor | None, eps: float, centred: bool,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        kept = tuple(torch.empty(len(x_ND), dtype=torch.float32, device=x_ND.device) for _ in range(2))
+        total_ND = _sum_like(x_ND, more_ND)
+        y_ND = _launch(x_ND, (more_ND, total_ND), gain_D, bias_D, eps, centred=centred, dtype=dtype, kept=kept)
+        ctx.save_for_backward(total_ND, gain_D, bias_D, *kept)
+        ctx.eps, ctx.centred, ctx.dtypes = eps, centred, (x_ND.dtype, more_ND.dtype)
+        ctx.set_materialize_grads(False)
+        return total_ND, y_ND
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        total_ND, gain_D, bias_D, *_ = ctx.saved_tensors
+        dtotal_ND, dy_ND = gradients
+        if dy_ND is None or torch.is_grad_enabled():  # nobody reads the norm, or this will be differentiated again
+            y_ND = naive.norm(total_ND, gain_D, bias_D, ctx.eps, centred=ctx.centred)
+            part_ND, dgain_D, dbias_D = through((y_ND,), (total_ND, gain_D, bias_D), (dy_ND,))
+            parts = [part for part in (part_ND, dtotal_ND) if part is not None]
+            both = [sum(parts[1:], start=parts[0]).to(dtype) if parts else None for dtype in ctx.dtypes]
+            return *both, dgain_D, dbias_D, None, None, None
+        return *_launch_backward(ctx, total_ND, dy_ND, dtotal_ND, ctx.dtypes), None, None, None
+
+
+def _launch_backward(
+    ctx: Any, x_ND: Tensor, dy_ND: Tensor, dtotal_ND: Tensor | None, dtypes: tuple[torch.dtype, torch.dtype]
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Gradients by both parts of x, in these precisions (one tensor where they agree), by gain, and by bias."""
+    _, gain_D, bias_D, mean_N, scale_N = ctx.saved_tensors
+    (count, width), tile = x_ND.shape, _tile(x_ND.shape[1])
+    programs = min(_PROGRAMS, triton.cdiv(count, tile["ROWS"]))
+    dx_ND, twice = torch.empty_like(x_ND, dtype=dtypes[0]), dtypes[0] != dtypes[1]
+    dmore_ND = torch.empty_like(x_ND, dtype=dtypes[1]) if twice else dx_ND
+    shares_2PD = torch.empty(2, programs, width, dtype=torch.float32, device=x_ND.device)
+    dy_ND = dy_ND.contiguous()
+    _backward[(programs,)](
+        x_ND, gain_D, dy_ND, dy_ND if dtotal_ND is None else dtotal_ND.contiguous(), mean_N, scale_N, dx_ND, dmore_ND,
+        shares_2PD, count, width, programs,
+        CENTRED=ctx.centred, SUM=dtotal_ND is not None, TWICE=twice, **tile, **FUSED,
+    )  # fmt: skip
+    dgain_D, dbias_D = shares_2PD.sum(1).to(gain_D.dtype)
+    return dx_ND, dmore_ND, dgain_D, None if bias_D is None else dbias_D
+
+
+def _sum_like(x_ND: Tensor, more_ND: Tensor) -> Tensor:
+    """Room for `x + more`."""
+    return torch.empty_like(x_ND, dtype=torch.promote_types(x_ND.dtype, more_ND.dtype))
 
 
 def norm(
@@ -145,11 +194,13 @@ def sum_and_norm(
     centred: bool,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
-    """`x + more`, and its norm; no gradients."""
-    x_ND = x_ND.contiguous()
-    total_ND = torch.empty_like(x_ND)
-    sum_of = (more_ND.contiguous(), total_ND)
-    return total_ND, _launch(x_ND, sum_of, gain_D, bias_D, eps, centred=centred, dtype=dtype)
+    """`x + more`, and its norm."""
+    x_ND, more_ND = x_ND.contiguous(), more_ND.contiguous()
+    if is_wanted((x_ND, more_ND, gain_D, bias_D)):
+        both: tuple[Tensor, Tensor] = _SumAndNorm.apply(x_ND, more_ND, gain_D, bias_D, eps, centred, dtype)
+        return both
+    total_ND = _sum_like(x_ND, more_ND)
+    return total_ND, _launch(x_ND, (more_ND, total_ND), gain_D, bias_D, eps, centred=centred, dtype=dtype)
 
 
 def _launch(

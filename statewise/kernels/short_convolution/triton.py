@@ -4,14 +4,14 @@ With p = Σ_j w_j x_{t-W+j}, y = silu(p), and inputs before the beginning taken 
 
     dp_t = silu'(p_t) dy_t        dx_s = Σ_j w_j dp_{s+W-j}        dw_j = Σ_t dp_t x_{t-W+j}
 
-p is not kept but formed again, once, where dp is; a second kernel reads dp at the taps' time steps. A tile's part of dw
-is written down and summed at the end, in a fixed order. How many channels there are is part of what is compiled: a
-kernel that knows them to be a multiple of 16 reads many at once.
+p is not kept but formed again, once, where dp is; a second kernel reads dp at the taps' time steps, for dx and for dw,
+with s in place of t. A program's part of dw is written down and summed at the end, in a fixed order. How many channels
+there are is part of what is compiled: a kernel that knows them to be a multiple of 16 reads many at once.
 
 B batch, T time, C channels, K taps, W = K - 1 inputs that are remembered; here L time steps and D channels of a tile.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -23,7 +23,21 @@ from statewise.kernels.short_convolution import naive
 from statewise.kernels.time_axis import dense, row_lengths
 from statewise.kernels.with_triton import FUSED
 
-_TIME_STEPS, _CHANNELS = 32, 128
+
+class Tile(NamedTuple):
+    """What a program has."""
+
+    steps: int
+    channels: int
+    warps: int
+    tiles: int = 1  # one after the other
+
+    def sizes(self, taps: int) -> dict[str, int]:
+        return {"K": taps, "L": self.steps, "D": self.channels, "num_warps": self.warps, "num_stages": 1}
+
+
+_TILE = Tile(32, 128, 4)
+_SUMMED = Tile(4, 512, 2, tiles=16)  # a thread has all time steps of its channels: nothing passes between threads
 
 
 @triton.jit
@@ -39,8 +53,9 @@ def _input(x_ptr, window_ptr, x_time, first, i, d, length, C, W: tl.constexpr):
 
 
 @triton.jit
-def _weight(weight_ptr, d, j, C, K: tl.constexpr):
-    return tl.load(weight_ptr + d * K + j, mask=d < C, other=0.0).to(tl.float32)[None, :]
+def _weight(weight_ptr, d, j, C):
+    """Of tap j; weights are [K, C] here, so that those of neighbours are read together."""
+    return tl.load(weight_ptr + j * C + d, mask=d < C, other=0.0).to(tl.float32)[None, :]
 
 
 @triton.jit
@@ -49,7 +64,7 @@ def _summed(
 ):
     p = tl.zeros([L, D], tl.float32)
     for j in tl.static_range(K):
-        w = _weight(weight_ptr, d, j, C, K)
+        w = _weight(weight_ptr, d, j, C)
         p += w * _input(x_ptr, window_ptr, x_time, first, i - (K - 1) + j, d, length, C, K - 1)
     return p
 
@@ -74,10 +89,10 @@ def _forward(
 
 @triton.jit(do_not_specialize=["T"])
 def _to_sums(
-    x_ptr, window_ptr, weight_ptr, length_ptr, dy_ptr, dp_ptr, dweight_ptr, x_row, x_time, T, C,
-    K: tl.constexpr, SILU: tl.constexpr, L: tl.constexpr, D: tl.constexpr,
+    x_ptr, window_ptr, weight_ptr, length_ptr, dy_ptr, dp_ptr, x_row, x_time, T, C,
+    K: tl.constexpr, L: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """dp, written where there is a SiLU, and this tile's part of dw."""
+    """dp, where there is a SiLU."""
     b, first = tl.program_id(2).to(tl.int64), tl.program_id(1) * L
     i, d = tl.arange(0, L), tl.program_id(0) * D + tl.arange(0, D)
     length = tl.load(length_ptr + b).to(tl.int32)
@@ -85,50 +100,55 @@ def _to_sums(
     window_ptr += b * (K - 1) * C
     held, at = (first + i < length)[:, None] & (d < C)[None, :], i[:, None] * C + d[None, :]
     dp = tl.load(dy_ptr + (b * T + first) * C + at, mask=held, other=0.0).to(tl.float32)
-    if SILU:
-        p = _summed(x_ptr, window_ptr, weight_ptr, x_time, first, i, d, length, C, K, L, D)
-        share = tl.sigmoid(p)
-        dp *= share * (1.0 + p * (1.0 - share))
-        tl.store(dp_ptr + (b * T + first) * C + at, dp, mask=held)
-    part = b * tl.num_programs(1) + tl.program_id(1)
-    for j in tl.static_range(K):
-        x = _input(x_ptr, window_ptr, x_time, first, i - (K - 1) + j, d, length, C, K - 1)
-        tl.store(dweight_ptr + (part * K + j) * C + d, tl.sum(dp * x, 0), mask=d < C)
+    p = _summed(x_ptr, window_ptr, weight_ptr, x_time, first, i, d, length, C, K, L, D)
+    share = tl.sigmoid(p)
+    tl.store(dp_ptr + (b * T + first) * C + at, dp * share * (1.0 + p * (1.0 - share)), mask=held)
 
 
 @triton.jit(do_not_specialize=["T"])
 def _to_inputs(
-    weight_ptr, length_ptr, dp_ptr, dx_ptr, dwindow_ptr, T, C, K: tl.constexpr, L: tl.constexpr, D: tl.constexpr
-):
-    """dx, and the window's: time steps from the first of the window on."""
-    b, first = tl.program_id(2).to(tl.int64), tl.program_id(1) * L - (K - 1)
-    i, d = tl.arange(0, L), tl.program_id(0) * D + tl.arange(0, D)
+    x_ptr, window_ptr, weight_ptr, length_ptr, dp_ptr, dx_ptr, dwindow_ptr, dweight_ptr, x_row, x_time, T, C,
+    K: tl.constexpr, KP: tl.constexpr, TILES: tl.constexpr, L: tl.constexpr, D: tl.constexpr,
+):  # fmt: skip
+    """dx, the window's, and this program's part of dw: several tiles, from the first time step of the window on."""
+    b = tl.program_id(2).to(tl.int64)
+    i, d, tap = tl.arange(0, L), tl.program_id(0) * D + tl.arange(0, D), tl.arange(0, KP)[:, None]
+    inside = (d < C)[None, :]
     length = tl.load(length_ptr + b).to(tl.int32)
-    s, inside, here = first + i, (d < C)[None, :], (b * T + first) * C
-    dx = tl.zeros([L, D], tl.float32)
-    for j in tl.static_range(K):
-        later = i + (K - 1) - j
-        held = ((first + later >= 0) & (first + later < length))[:, None] & inside
-        dp = tl.load(dp_ptr + here + later[:, None] * C + d[None, :], mask=held, other=0.0).to(tl.float32)
-        dx += _weight(weight_ptr, d, j, C, K) * dp
-    dx = tl.where((s < length)[:, None], dx, 0.0)
-    tl.store(dx_ptr + here + i[:, None] * C + d[None, :], dx, mask=((s >= 0) & (s < T))[:, None] & inside)
-    if first < 0:
-        at_window = b * (K - 1) * C + (s + K - 1)[:, None] * C + d[None, :]
-        tl.store(dwindow_ptr + at_window, dx, mask=(s < 0)[:, None] & inside)
+    dweight = tl.zeros([KP, D], tl.float32)
+    for number in range(TILES):
+        first = (tl.program_id(1) * TILES + number) * L - (K - 1)
+        s, here = first + i, (b * T + first) * C
+        from_first = x_ptr + b * x_row + first.to(tl.int64) * x_time
+        x = _input(from_first, window_ptr + b * (K - 1) * C, x_time, first, i, d, length, C, K - 1)
+        dx = tl.zeros([L, D], tl.float32)
+        for j in tl.static_range(K):
+            later = i + (K - 1) - j
+            held = ((first + later >= 0) & (first + later < length))[:, None] & inside
+            dp = tl.load(dp_ptr + here + later[:, None] * C + d[None, :], mask=held, other=0.0).to(tl.float32)
+            dx += _weight(weight_ptr, d, j, C) * dp
+            dweight += tl.where(tap == j, tl.sum(dp * x, 0)[None, :], 0.0)
+        dx = tl.where((s < length)[:, None], dx, 0.0)
+        tl.store(dx_ptr + here + i[:, None] * C + d[None, :], dx, mask=((s >= 0) & (s < T))[:, None] & inside)
+        if first < 0:
+            at_window = b * (K - 1) * C + (s + K - 1)[:, None] * C + d[None, :]
+            tl.store(dwindow_ptr + at_window, dx, mask=(s < 0)[:, None] & inside)
+    part = b * tl.num_programs(1) + tl.program_id(1)
+    tl.store(dweight_ptr + (part * K + tap) * C + d[None, :], dweight, mask=(tap < K) & inside)
 
 
-def _sizes(weight_CK: Tensor, silu: bool) -> dict[str, Any]:
-    return {"K": weight_CK.shape[1], "SILU": silu, "L": _TIME_STEPS, "D": _CHANNELS, "num_warps": 4, "num_stages": 1}
+def _grid(channels: int, time: int, batch: int, tile: Tile) -> tuple[int, int, int]:
+    return triton.cdiv(channels, tile.channels), triton.cdiv(time, tile.steps * tile.tiles), batch
 
 
 class _Convolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, window: Tensor, weight: Tensor, length_B: Tensor, silu: bool) -> Tensor:
         batch, time, channels = x.shape
-        y = x.new_empty(x.shape)
-        grid = (triton.cdiv(channels, _CHANNELS), triton.cdiv(time, _TIME_STEPS), batch)
-        _forward[grid](x, window, weight, length_B, y, *x.stride()[:2], time, channels, **_sizes(weight, silu), **FUSED)
+        y, strides = x.new_empty(x.shape), (*x.stride()[:2], time, channels)
+        _forward[_grid(channels, time, batch, _TILE)](
+            x, window, weight.mT.contiguous(), length_B, y, *strides, SILU=silu, **_TILE.sizes(weight.shape[1]), **FUSED
+        )
         ctx.save_for_backward(x, window, weight, length_B)
         ctx.silu = silu
         return y
@@ -141,17 +161,19 @@ class _Convolution(torch.autograd.Function):
             again, _ = naive.short_convolution(*inputs, length_B, ctx.silu)
             return *through((again,), inputs, gradients), None, None
         batch, time, channels = x.shape
-        sizes, dy = _sizes(weight, ctx.silu), gradients[0].contiguous()
-        across, along = triton.cdiv(channels, _CHANNELS), triton.cdiv(time, _TIME_STEPS)
-        dp = torch.empty_like(dy) if ctx.silu else dy
-        dweight = torch.empty(batch * along, sizes["K"], channels, dtype=torch.float32, device=x.device)
-        _to_sums[(across, along, batch)](
-            x, window, weight, length_B, dy, dp, dweight, *x.stride()[:2], time, channels, **sizes, **FUSED
-        )
+        taps, strides = weight.shape[1], (*x.stride()[:2], time, channels)
+        weight_KC = weight.mT.contiguous()
+        dp = dy = gradients[0].contiguous()
+        if ctx.silu:
+            dp, grid = torch.empty_like(dy), _grid(channels, time, batch, _TILE)
+            _to_sums[grid](x, window, weight_KC, length_B, dy, dp, *strides, **_TILE.sizes(taps), **FUSED)
+        grid = _grid(channels, time + taps - 1, batch, _SUMMED)
         dx, dwindow = x.new_empty(x.shape), torch.empty_like(window)
-        del sizes["SILU"]
-        from_window = triton.cdiv(time + sizes["K"] - 1, _TIME_STEPS)
-        _to_inputs[(across, from_window, batch)](weight, length_B, dp, dx, dwindow, time, channels, **sizes, **FUSED)
+        dweight = torch.empty(batch * grid[1], taps, channels, dtype=torch.float32, device=x.device)
+        _to_inputs[grid](
+            x, window, weight_KC, length_B, dp, dx, dwindow, dweight, *strides,
+            KP=triton.next_power_of_2(taps), TILES=_SUMMED.tiles, **_SUMMED.sizes(taps), **FUSED,
+        )  # fmt: skip
         return dx, dwindow, dweight.sum(0).mT.to(weight), None, None
 
 
@@ -161,7 +183,7 @@ def short_convolution(
     """`naive.short_convolution`; all sums in float32."""
     (x_BTC,) = dense(x_BTC)
     remembered, length_B = window_BWC.shape[1], row_lengths(x_BTC, lengths_B)
-    y_BTC: Tensor = _Convolution.apply(x_BTC, window_BWC.contiguous(), weight_CK.contiguous(), length_B, silu)
+    y_BTC: Tensor = _Convolution.apply(x_BTC, window_BWC.contiguous(), weight_CK, length_B, silu)
     before_BWC = window_BWC.to(x_BTC)
     if lengths_B is None:
         latest_BWC = x_BTC[:, max(0, x_BTC.shape[1] - remembered) :]
