@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from statewise.core import state_type
-from statewise.kernels import Choice, Wish, past_end, wide
+from statewise.kernels import Choice, Wish, is_autocast, past_end, wide
 from statewise.kernels.few_rows import linear
+from statewise.kernels.layer_norm import norm
 from statewise.kernels.linear_attention import choice, linear_attention
 from statewise.layers import check_heads, fill_decay
 from statewise.mixers.parallel import ParallelMixer, Window, convolved, empty_window, fill_taps
@@ -90,21 +91,26 @@ class Mamba2(ParallelMixer[Mamba2State]):
     def _read(
         self, x_BTI: Tensor, state: Mamba2State, lengths_B: Tensor | None, *, wish: Wish
     ) -> tuple[Tensor, Mamba2State]:
-        # Between the projections in float32 at least: a head's few numbers are sums over all of its units.
-        a_BTC, step_BTH = wide(linear(x_BTI, self.w_CI), F.linear(x_BTI, self.w_step_HI))
-        log_rate_H, b_step_H, skip_E, gain_E = wide(self.log_rate_H, self.b_step_H, self._skip_E(), self.gain_E)
+        # Between the projections in float32 at least: a head's few numbers are sums over all of its units. Under
+        # autocast these few alone: what every unit has is rounded as it is between other layers.
+        narrow = is_autocast(x_BTI)
+        a_BTC = linear(x_BTI, self.w_CI)
+        step_BTH = F.linear(x_BTI, self.w_step_HI)
+        step_BTH, log_rate_H, b_step_H, gain_E = wide(step_BTH, self.log_rate_H, self.b_step_H, self.gain_E)
+        if not narrow:
+            (a_BTC,) = wide(a_BTC)
         a_BTC, window = convolved(a_BTC, state.window, self.w_conv_CK, lengths_B, self.b_conv_C, silu=True, wish=wish)
         inner_BTE, b_BTN, c_BTN = torch.split_with_sizes(a_BTC, self.sizes, dim=-1)
         inner_BTHP = torch.unflatten(inner_BTE, -1, (self.heads, -1))
         delta_BTH = F.softplus(step_BTH + b_step_H)
         g_BTH = -log_rate_H.exp() * delta_BTH
-        # The recurrence is linear attention's with a decay: C asks, B is the key, Δ x̃ the value.
-        b_BTHN, c_BTHN = (part[:, :, None].expand(-1, -1, self.heads, -1) for part in (b_BTN, c_BTN))
-        value_BTHP = delta_BTH[..., None] * inner_BTHP
-        y_BTHP, s_BHNP = linear_attention(c_BTHN, b_BTHN, value_BTHP, g_BTH, state.s_BHNP, lengths_B, wish=wish)
-        y_BTE = torch.addcmul(y_BTHP.flatten(-2), skip_E, inner_BTE)
+        # The recurrence is linear attention's with a decay: C asks, Δ B is the key, x̃ the value.
+        key_BTHN = (delta_BTH[..., None] * b_BTN[:, :, None]).to(a_BTC)
+        c_BTHN = c_BTN[:, :, None].expand(-1, -1, self.heads, -1)
+        y_BTHP, s_BHNP = linear_attention(c_BTHN, key_BTHN, inner_BTHP, g_BTH, state.s_BHNP, lengths_B, wish=wish)
+        y_BTE = torch.addcmul(y_BTHP.flatten(-2), self._skip_E().to(a_BTC), inner_BTE)
         if self.w_gate_EI is not None:
             y_BTE = y_BTE * F.silu(linear(x_BTI, self.w_gate_EI))
-        y_BTE = F.rms_norm(y_BTE, gain_E.shape, gain_E, eps=1e-5)
-        y_BTD = linear(y_BTE.to(x_BTI), self.w_out_DE)
+        y_BTE = norm(y_BTE, gain_E, None, 1e-5, centred=False, for_products=True)
+        y_BTD = linear(y_BTE if narrow else y_BTE.to(x_BTI), self.w_out_DE)
         return y_BTD if lengths_B is None else past_end(y_BTD, lengths_B), Mamba2State(s_BHNP, window)

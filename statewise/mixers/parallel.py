@@ -69,5 +69,6 @@ def convolved(
     fused = silu and bias_C is None
     a_BTC, window_BWC = short_convolution(a_BTC, window_BWC, weight_CK, lengths_B, silu=fused, wish=wish)
     if bias_C is not None:
-        a_BTC = F.silu(a_BTC + bias_C) if silu else a_BTC + bias_C
+        a_BTC = a_BTC + bias_C.to(a_BTC)
+        a_BTC = F.silu(a_BTC) if silu else a_BTC
     return a_BTC, (window_BWC,)
