@@ -3,10 +3,11 @@
     python benchmarks/prefill.py --json prefill.json
     python benchmarks/prefill.py --device cpu --size char --lengths 64 256
 
-Both Transformers have the same weights, in the shape of GPT-2, keep the keys and values of all tokens, and give the
-logits of the last token; theirs by PyTorch's attention and, up to 8,192 tokens, by its own, written out. One row,
-bfloat16 on a GPU, medians of turns that alternate. The other families have the Transformer's width and depth; of
-them the table says how the time of a token changes from the shortest prompt to the longest.
+Both Transformers have the same weights, in the shape of GPT-2, keep the keys and values of all tokens, and choose the
+token after the prompt: ours as `generate` does, theirs from the logits of a forward pass, by PyTorch's attention and,
+up to 8,192 tokens, by its own, written out. One row, bfloat16 on a GPU, medians of turns that alternate. The other
+families have the Transformer's width and depth; of them the table says how the time of a token changes from the
+shortest prompt to the longest.
 """
 
 import statistics
@@ -22,7 +23,7 @@ from rich.table import Table
 from torch import Tensor
 
 from statewise.core import Machine
-from statewise.decoding import prefill
+from statewise.decoding import Sampling, begin, extend, prefill
 from statewise.models import LINEAGE, build
 from statewise.specs import make_spec
 
@@ -64,19 +65,19 @@ def both_transformers(
     def read_by(attention: str) -> Callable[[], Tensor]:
         def run() -> Tensor:
             theirs.set_attn_implementation(attention)
-            found: Tensor = theirs(prompt_BT, use_cache=True, logits_to_keep=1).logits
-            return found
+            logits_BTV: Tensor = theirs(prompt_BT, use_cache=True, logits_to_keep=1).logits
+            return logits_BTV[:, -1].argmax(-1)
 
         return run
 
     def read_ours() -> Tensor:
-        logits_BV, _ = ours.step(prompt_BT[:, -1], prefill(ours, prompt_BT[:, :-1], None))
-        return logits_BV
+        return extend(ours, begin(ours, prompt_BT, vocab=size.vocab), Sampling(temperature=0.0), tokens=1)[0]
 
     ways: dict[str, Callable[[], Tensor]] = {"ours": read_ours}
     ways |= {attention: read_by(attention) for attention in ("sdpa", "eager") if attention == "sdpa" or length <= 8192}
-    theirs_BV = read_by("sdpa")()[:, -1]
-    off = float((read_ours() - theirs_BV).norm() / theirs_BV.norm())
+    theirs_BV = theirs(prompt_BT, logits_to_keep=1).logits[:, -1]
+    ours_BV, _ = ours.step(prompt_BT[:, -1], prefill(ours, prompt_BT[:, :-1], None))
+    off = float((ours_BV - theirs_BV).norm() / theirs_BV.norm())
     times = alternating(ways, device, repeats)
     best = min(times[name] for name in times if name != "ours")
     return {"tokens": length, "milliseconds": times, "ratio": best / times["ours"], "off": off}
@@ -126,9 +127,7 @@ def alternating(ways: Mapping[str, Callable[[], object]], device: torch.device, 
 
 def peer_table(rows: list[dict[str, Any]], size: Size, dtype: torch.dtype) -> Table:
     table = Table(
-        title=f"Reading a prompt, one row, {size.depth} layers of {size.width}, {dtype}, milliseconds".replace(
-            "torch.", ""
-        ),
+        title=f"From a prompt to the next token, {size.depth} layers of {size.width}, {str(dtype)[6:]}, milliseconds",
         title_justify="left",
         caption="Off: the logits after the prompt, ours against theirs, relative to their norm.",
         caption_justify="left",

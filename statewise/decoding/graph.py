@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 _IDLE = 4  # captured steps that a model keeps for later, with the memory they hold
 _PREFILLS = 4  # captured prompts that a model keeps, likewise
-_PREFILL_TOKENS = 4096  # of all rows; for more, launching costs less than computing
+_PREFILL_TOKENS = 16_384  # of all rows; for more, launching costs less than computing
 _SHAPES = 64  # prompt shapes that are remembered
 
 
