@@ -139,7 +139,13 @@ class Sharded(Apart):
                     register_fsdp_forward_method(layer, name)
         self._root = _Root(model)
         self._rest = fully_shard(self._root, mesh=mesh, mp_policy=policy)  # the same module, with the methods of FSDP
-        self._rest.set_reduce_scatter_unused_params(True)  # the rows of another process may have used them
+        if hasattr(self._rest, "set_reduce_scatter_unused_params"):
+            self._rest.set_reduce_scatter_unused_params(True)  # the rows of another process may have used them
+        elif parts > 1:
+            raise UserError(
+                f"PyTorch {torch.__version__} cannot divide a model in which a process may leave parameters unused",
+                fix='a newer one (this version is tested with 2.13), or train.shard="never"',
+            )
         self.call(lambda: None)  # after the first call, parameters stay where they are in memory
         super().__init__(model, task, par, offload=spec.offload)
 
