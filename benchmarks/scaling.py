@@ -5,12 +5,16 @@
     torchrun --nproc-per-node 2 benchmarks/scaling.py exchange
     torchrun --nproc-per-node 2 benchmarks/scaling.py save
     torchrun --nproc-per-node 1 benchmarks/scaling.py one
+    torchrun --nproc-per-node 1 benchmarks/scaling.py large --device cuda --model transformer --width 2560 --heads 20 \
+        --depth 36 --time 1024
 
 predict: tokens/s and memory on 8 to 1,024 GPUs by the formula of docs/scaling.md, from the steps of one H200 that
 docs/performance.md gives, or from your own figure. check: the formula and measured steps and bytes, by compute,
 bandwidth and latency as they are here. exchange: our one exchange of gradients compared with PyTorch's
 DistributedDataParallel. save: what a checkpoint adds to the steps around it, written at once and in the background.
-one: FSDP2 in a world of one, compared with none. Milliseconds, medians of turns in alternation; --device cuda on GPUs.
+one: FSDP2 in a world of one, compared with none. large: layers gathered in bfloat16 and computed again on the way
+back, so that one GPU trains billions of parameters; the bytes that the formula says, and the peak. Milliseconds,
+medians of turns in alternation; --device cuda on GPUs.
 """
 
 import gc
@@ -20,7 +24,8 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -38,10 +43,10 @@ from statewise.specs import TrainSpec
 from statewise.training import Parallel, RunFolder, Window, parallel
 from statewise.training.loop import Trainer
 from statewise.training.progress import Silent
-from statewise.training.sharded import Sharded, layers_of
+from statewise.training.sharded import Sharded, layers_of, recompute
 from statewise.training.update import Updater, Whole
 
-VOCAB, TIME = 256, 64
+VOCAB = 256
 NODE = 8  # GPUs
 WITHIN, BETWEEN = 450e9, 50e9  # bytes a second each way, for each GPU: NVLink of an H200, and 400 Gbit/s (data sheets)
 LATENCY = 20e-6  # of a collective: assumed
@@ -112,17 +117,17 @@ class Tokens:
     judges: Mapping[str, Any] = MappingProxyType({"nats": "lower"})
     regular = True
 
-    def __init__(self, rows: int, device: torch.device) -> None:
-        self.rows = rows
+    def __init__(self, rows: int, time: int, device: torch.device) -> None:
+        self.rows, self.time = rows, time
         chance = torch.Generator().manual_seed(int(os.environ.get("RANK", "0")))
-        self.content = torch.randint(VOCAB, (rows, TIME + 1), generator=chance).to(device)
+        self.content = torch.randint(VOCAB, (rows, time + 1), generator=chance).to(device)
 
     def begin(self, model: Any, rows: int) -> Any:
         return model.init_state(rows)
 
     def window(self, step: int) -> Window:
-        weight = float(self.rows * TIME)
-        return Window(self.rows, TIME, True, self.content, weight=weight, tokens=self.rows * TIME, ends=True)
+        tokens = self.rows * self.time
+        return Window(self.rows, self.time, True, self.content, weight=float(tokens), tokens=tokens, ends=True)
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
         logits_BTV, state = model(window.content[some, :-1][:, times], state)
@@ -139,17 +144,29 @@ class Asked(NamedTuple):
     depth: int
     rows: int
     steps: int
+    time: int
+    heads: int | None
     device: torch.device
 
     def built(self) -> Any:
-        return build(self.model, vocab=VOCAB, width=self.width, depth=self.depth, seed=1).to(self.device)
+        heads = {} if self.heads is None else {"heads": self.heads}
+        return build(self.model, vocab=VOCAB, width=self.width, depth=self.depth, seed=1, **heads).to(self.device)
 
     def spec(self, **more: Any) -> TrainSpec:
-        fixed = {"batch": self.rows, "window": TIME, "truncation": "full", "precision": "float32", "graph": "never"}
+        fixed = {
+            "batch": self.rows,
+            "window": self.time,
+            "truncation": "full",
+            "precision": "float32",
+            "graph": "never",
+        }
         return TrainSpec.model_validate({**fixed, **more})
 
+    def task(self) -> Tokens:
+        return Tokens(self.rows, self.time, self.device)
+
     def updater(self, par: Parallel, *, divided: bool = False, parts: int | None = None) -> Updater:
-        task, model, spec = Tokens(self.rows, self.device), self.built(), self.spec()
+        task, model, spec = self.task(), self.built(), self.spec()
         parts = parts or par.world
         placement = Sharded(model, task, par, parts, spec) if divided else Whole(model, task, par)
         return Updater(model, task, spec, seed=1, par=par, placement=placement, guarded=False)
@@ -223,7 +240,7 @@ def check(asked: Asked, par: Parallel) -> list[dict[str, Any]]:
     gathers = sent / 2 / max(1e-9, apart - took["latency"]) * 1e3
     on = Machines(par.world, par.world, bandwidth, bandwidth, took["latency"] / 1e3, gathers)
     # What a row keeps, with its loss: logits, and their softmax.
-    kept = asked.rows * (training_bytes(asked.built().cpu(), TIME) + 4 * VOCAB * TIME)
+    kept = asked.rows * (training_bytes(asked.built().cpu(), asked.time) + 4 * VOCAB * asked.time)
     layers = len(layers_of(asked.built()))
     agreement = 3 * on.latency  # what processes tell each other in a step
     said = {
@@ -311,7 +328,7 @@ def save(asked: Asked, par: Parallel) -> list[dict[str, Any]]:
             if par.leads:
                 folder.checkpoints.mkdir(parents=True, exist_ok=True)
             spec = asked.spec(save_in_background=bool(background), shard="always", keep=1, batch=asked.rows * par.world)
-            task = Tokens(asked.rows, asked.device)
+            task = asked.task()
             trainer = Trainer(asked.built(), task, spec, 1, folder, par, Silent())
 
             def turn(trainer: Trainer = trainer, saves: bool = background is not None) -> None:
@@ -335,20 +352,49 @@ def save(asked: Asked, par: Parallel) -> list[dict[str, Any]]:
     ]
 
 
-def one(asked: Asked, par: Parallel) -> list[dict[str, Any]]:
-    """A world of one: torchrun with one process makes no group, so it is made here."""
-    dist.init_process_group("nccl" if asked.device.type == "cuda" else "gloo")
+@contextmanager
+def group(device: torch.device) -> Iterator[None]:
+    """torchrun with one process makes none."""
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def one(asked: Asked, par: Parallel) -> list[dict[str, Any]]:
+    """A world of one."""
+    with group(asked.device):
         plain, divided = asked.updater(par), asked.updater(par, divided=True, parts=1)
         took = interleaved(
             {"plain": lambda: plain.take(1, rate=1e-3), "FSDP2": lambda: divided.take(1, rate=1e-3)}, par, asked.steps
         )
-    finally:
-        dist.destroy_process_group()
     return [{"model": asked.model, **took, "costs %": 100 * (took["FSDP2"] / took["plain"] - 1)}]
 
 
-PARTS = {"check": check, "exchange": exchange, "save": save, "one": one}
+def large(asked: Asked, par: Parallel) -> list[dict[str, Any]]:
+    """Said: parameters, gradients and moments in float32, gathered layers, each layer's input, and one layer's rest."""
+    layer = asked._replace(depth=1, device=torch.device("cpu")).built()
+    inputs = 4 * asked.depth * asked.width * asked.time
+    kept = asked.rows * (inputs + training_bytes(layer, asked.time) / 2 + 8 * VOCAB * asked.time)  # in bfloat16: half
+    with group(asked.device):
+        model, task, spec = asked.built(), asked.task(), asked.spec(precision="bfloat16-weights", recompute=True)
+        size = sum(p.numel() for p in model.parameters())
+        recompute(model)
+        updater = Updater(
+            model, task, spec, seed=1, par=par, placement=Sharded(model, task, par, 1, spec), guarded=False
+        )
+        if asked.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(asked.device)
+        took = interleaved({"a step, ms": lambda: updater.take(1, rate=1e-4)}, par, asked.steps)
+    said = sharded_step(0, size, kept, Machines(1, 1, WITHIN, BETWEEN, LATENCY), layers=asked.depth, wide=2).bytes
+    peak = torch.cuda.max_memory_allocated(asked.device) if asked.device.type == "cuda" else math.nan
+    speed = asked.rows * asked.time / took["a step, ms"] * 1e3
+    bytes_ = {"said, GB": said / 1e9, "peak, GB": peak / 1e9, "said / peak": said / peak}
+    return [{"model": asked.model, "parameters": size, **took, "tokens/s": speed, **bytes_}]
+
+
+PARTS = {"large": large, "check": check, "exchange": exchange, "save": save, "one": one}
 
 
 def _shown(cell: Any) -> str:
@@ -374,8 +420,10 @@ def main() -> None:
     parser.add_argument("--model", default="lstm")
     parser.add_argument("--width", type=positive, default=256)
     parser.add_argument("--depth", type=positive, default=2)
+    parser.add_argument("--heads", type=positive, help="of models that have some")
     parser.add_argument("--rows", type=positive, default=8, help="of each process")
     parser.add_argument("--steps", type=positive, default=20)
+    parser.add_argument("--time", type=positive, default=64, help="tokens of a row")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--parameters", type=float, help="predict: of a model of your own")
     parser.add_argument("--tokens-per-second", type=float, help="predict: of one GPU, with --rows of 256 tokens")
@@ -387,10 +435,12 @@ def main() -> None:
         return
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     with parallel(torch.device(given.device)) as par:
-        asked = Asked(given.model, given.width, given.depth, given.rows, given.steps, par.device)
+        asked = Asked(
+            given.model, given.width, given.depth, given.rows, given.steps, given.time, given.heads, par.device
+        )
         rows = PARTS[given.part](asked, par)
         if par.leads:
-            each = f"{given.rows} rows of {TIME} tokens a process, {par.world} processes"
+            each = f"{given.rows} rows of {given.time} tokens a process, {par.world} processes"
             show(f"{given.part}: {given.model}, {each}", rows)
             write(given.json, rows)
 

@@ -114,8 +114,19 @@ class Sharded(Apart):
     def __init__(self, model: nn.Module, task: Task, par: Parallel, parts: int, spec: TrainSpec) -> None:
         # PyTorch loads these in a second or so, and a run that is not divided does not need them.
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+        from torch.distributed.fsdp import (
+            FSDPModule,
+            MixedPrecisionPolicy,
+            fully_shard,
+            register_fsdp_forward_method,
+        )
         from torch.distributed.tensor import DTensor
+
+        if not hasattr(FSDPModule, "reset_iter_state"):
+            raise UserError(
+                f"PyTorch {torch.__version__} is too old to divide a model between processes: 2.11 is, 2.13 is not",
+                fix='a newer PyTorch, or train.shard="never"',
+            )
 
         # States are often views. FSDP warns of writing to one in place, which no machine does (law `pure`).
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
@@ -139,13 +150,7 @@ class Sharded(Apart):
                     register_fsdp_forward_method(layer, name)
         self._root = _Root(model)
         self._rest = fully_shard(self._root, mesh=mesh, mp_policy=policy)  # the same module, with the methods of FSDP
-        if hasattr(self._rest, "set_reduce_scatter_unused_params"):
-            self._rest.set_reduce_scatter_unused_params(True)  # the rows of another process may have used them
-        elif parts > 1:
-            raise UserError(
-                f"PyTorch {torch.__version__} cannot divide a model in which a process may leave parameters unused",
-                fix='a newer one (this version is tested with 2.13), or train.shard="never"',
-            )
+        self._rest.set_reduce_scatter_unused_params(True)  # the rows of another process may have used them
         self.call(lambda: None)  # after the first call, parameters stay where they are in memory
         super().__init__(model, task, par, offload=spec.offload)
 
