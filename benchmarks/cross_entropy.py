@@ -12,7 +12,6 @@ import argparse
 import json
 import statistics
 import time
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -20,45 +19,15 @@ import torch
 from command_line import console, device_of, need_gpu
 from rich.table import Table
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from statewise.kernels.cross_entropy import Form, total_nats
+from statewise.training.planning import Alive
 
 CASES = {
     "cpu": ((512, 128, 65), (2048, 128, 1000), (2048, 256, 5000), (1024, 256, 20_000), (512, 768, 50_257)),
     "cuda": ((4096, 384, 65), (8192, 512, 5000), (8192, 768, 50_257), (16_384, 1024, 128_000)),
 }
 FORMS: tuple[Form, Form] = ("naive", "chunked")
-
-
-class Alive(TorchDispatchMode):
-    """Bytes of all storages that ops have made and nobody has let go of."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: set[int] = set()
-        self.now = self.peak = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for part in result if isinstance(result, tuple | list) else [result]:
-            if isinstance(part, Tensor):
-                self._count(part.untyped_storage())
-        return result
-
-    def _count(self, storage: Any) -> None:
-        key, size = storage.data_ptr(), storage.nbytes()
-        if key in self.seen or size == 0:
-            return
-        self.seen.add(key)
-        self.now += size
-        self.peak = max(self.peak, self.now)
-
-        def gone() -> None:
-            self.seen.discard(key)
-            self.now -= size
-
-        weakref.finalize(storage, gone)
 
 
 def make(tokens: int, width: int, vocab: int, device: torch.device) -> tuple[list[Tensor], Tensor]:

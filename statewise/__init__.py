@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from statewise.specs import UserError as UserError
     from statewise.tasks import Run as Run
     from statewise.tasks import load as load
+    from statewise.tasks import plan as plan
     from statewise.tasks import train as train
     from statewise.tasks import verify as verify
 
@@ -67,7 +68,7 @@ _HOME = {
     "mixers": ("GRU", "LSTM", "Elman"),
     "models": ("LINEAGE", "build"),
     "specs": ("UserError",),
-    "tasks": ("Run", "load", "train", "verify"),
+    "tasks": ("Run", "load", "plan", "train", "verify"),
 }
 _PACKAGES = (
     "core",

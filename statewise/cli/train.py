@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -46,6 +47,9 @@ def train(
     log: Annotated[
         list[str] | None, option("--log NAME", "Report to wandb, mlflow or trackio too. Can be repeated.")
     ] = None,
+    plan: Annotated[
+        bool, option("--plan", "Only say how much memory and time it takes, by its first steps. Nothing is written.")
+    ] = False,
     deterministic: Annotated[
         bool, option("--deterministic", "Refuse nondeterministic operations and prove it by hash.")
     ] = False,
@@ -58,9 +62,10 @@ def train(
 
     Example: statewise train lstm --data my.txt --steps 2000 --out runs/mine
     Example: statewise train classification --data reviews.csv --set data.text=review --test other.csv
+    Example: statewise train transformer --data my.txt --batch 256 --plan
     Example: statewise train classification --mixer my_mixer.py --set model.options.decay=0.5
     """
-    from statewise.specs import UserError
+    from statewise.specs import UserError, with_plain
     from statewise.tasks import train as run_training
     from statewise.training import make_display
 
@@ -83,6 +88,11 @@ def train(
     for name in test or ():
         if ":" not in name and not Path(name).exists():  # hub:NAME and file.npz:x:y are no paths
             raise UserError(f"--test {name}: there is no such file", fix="check the name")
+    if plan:
+        if resume or out is not None or test:
+            raise UserError("--plan writes nothing", fix="leave --resume, --out and --test out")
+        plain = {"steps": steps, "lr": lr, "batch": batch, "seed": seed, "device": device}
+        return _plan(recipe or "lstm", mixer, with_plain(settings, plain), data, json_=json_)
     silent = quiet or _follows()
     trained = run_training(
         recipe or "lstm",
@@ -132,6 +142,31 @@ def train(
             print_report(tested.report(trained.path.name), title=title, first="predictor")
         tell(f"in {trained.path}; try: statewise {trained.verb} {trained.path}{own}")
     return 1 if trained.proof is False else 0
+
+
+def _plan(recipe: str, mixer: str | None, settings: Sequence[str], data: Sequence[str] | None, *, json_: bool) -> int:
+    """Exit code 1 where it does not fit."""
+    from statewise.display import duration, size
+    from statewise.tasks import plan
+    from statewise.training import make_display
+
+    files = None if data is None else [Path(name) for name in data]
+    made = plan(recipe, mixer=mixer, settings=settings, data=files, display=make_display(quiet=json_))
+    if json_:
+        print_json(made._asdict())
+        return 0 if made.step_seconds is not None else 1
+    here = "" if made.memory is None else f", {size(made.memory)} are here"
+    tell(f"{made.steps:,} steps read {made.tokens:,} tokens")
+    tell(f"memory: {size(made.held)} from step to step, {size(made.peak)} at the peak of a step{here}")
+    if made.step_seconds is None:
+        tell(f"that does not fit: {made.fit:,} of {made.rows:,} rows do", error=True)
+        parts = -(-made.rows // max(1, made.fit))
+        fix = f"--set train.accumulate={parts}" if made.fit else "a smaller model, or train.window"
+        tell(f"Try: {fix}, or --set train.recompute=true", error=True)
+        return 1
+    total = duration(made.steps * made.step_seconds)
+    tell(f"time: {duration(made.step_seconds)} a step, {total} for all, without evaluations")
+    return 0
 
 
 def _follows() -> bool:

@@ -27,6 +27,7 @@ from statewise.tasks.launch import refuse_used as refuse_used
 from statewise.tasks.launch import train as train
 from statewise.tasks.metric import Metric as Metric
 from statewise.tasks.metric import metric_of as metric_of
+from statewise.tasks.planning import plan as plan
 from statewise.tasks.portable import Axes as Axes
 from statewise.tasks.portable import Port as Port
 from statewise.tasks.portable import Portable as Portable

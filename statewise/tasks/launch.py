@@ -117,7 +117,7 @@ def train(
                 held.enter_context(locked(folder))
             spec, checkpoint = _where_it_stopped(folder, resume, overrides, paths, display, own_mixers(mixer))
         else:
-            table, source, mixers = _asked_for(recipe, mixer)
+            table, source, mixers = asked_for(recipe, mixer)
             spec = make_spec(table, overrides, data=[""] if in_memory else paths, source=source, mixers=mixers)
             folder, checkpoint = _numbered(spec.name, number) if out is None else Path(out), None
             while leads and not _claimed(folder, held, named=out is not None):
@@ -139,7 +139,7 @@ def train(
                 return _train(spec, folder, checkpoint, par, display, signals, on_step)
 
 
-def _asked_for(
+def asked_for(
     recipe: str | AnyRunSpec | type[Mixer[Any]], mixer: AnyMixer | Sequence[AnyMixer] | None
 ) -> tuple[Mapping[str, Any], str, Sequence[OwnMixer]]:
     """The table that is to be trained, what it is called in messages, and the user's own classes it may need."""

@@ -40,6 +40,8 @@ from statewise.training.loop import fit as fit
 from statewise.training.optimizer import make_optimizer as make_optimizer
 from statewise.training.parallel import Parallel as Parallel
 from statewise.training.parallel import parallel as parallel
+from statewise.training.planning import Plan as Plan
+from statewise.training.planning import plan as plan
 from statewise.training.progress import Display as Display
 from statewise.training.progress import Silent as Silent
 from statewise.training.progress import make_display as make_display
