@@ -6,7 +6,7 @@ import tomllib
 import pytest
 from chapter import BOOK, COLUMNS, FORMULA, LANGUAGES, ROOT, Page, chapters, pages
 from page import anchors
-from reference import PACKAGES
+from reference import FENCE, PACKAGES
 from stage import terms
 
 CHAPTERS = [page.name for page in chapters()]
@@ -173,3 +173,11 @@ def test_the_index_lists_every_chapter() -> None:
     for language in LANGUAGES:
         text = (BOOK / language / "index.md").read_text(encoding="utf-8")
         assert [name for name in CHAPTERS if f"\n{name}\n" not in text] == []
+
+
+def test_no_line_is_read_as_a_comment_or_a_list() -> None:
+    """Sphinx drops a line that begins with %; a line that begins with `1990. ` is a numbered list in every Markdown."""
+    for folder in ("docs", "book/en", "book/zh"):
+        for path in sorted((ROOT / folder).rglob("*.md")):
+            prose = FENCE.sub("", path.read_text(encoding="utf-8"))
+            assert not re.search(r"^(%|\d{4}\. )", prose, re.MULTILINE), path
