@@ -78,7 +78,7 @@ class Box(BookDirective):
     """`claim` and `erratum`: a title, and of a claim the verdict of the experiment."""
 
     required_arguments = 1
-    option_spec: ClassVar[Any] = {"verdict": lambda text: directives.choice(text, ("true", "partly", "false"))}
+    option_spec: ClassVar[Any] = {"verdict": lambda text: directives.choice(text, tuple(VERDICTS["en"]))}
 
     def run(self) -> list[nodes.Node]:
         verdict = self.options.get("verdict")
