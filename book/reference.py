@@ -4,8 +4,10 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Annotated, Any, get_origin
 
 from chapter import ROOT
 
@@ -123,3 +125,27 @@ def mark_code(app: Any, what: str, name: str, thing: Any, options: Any, lines: l
     if re.match(r"Alias for field number \d", lines[0] if lines else ""):
         lines.clear()
     lines[:] = re.sub(r"(?m)(^\S.*\n\n)(?=    \S)", r"\1::\n\n", "\n".join(lines)).split("\n")
+
+
+def name_unions(app: Any, what: str, name: str, thing: Any, options: Any, signature: str | None, returned: str) -> Any:
+    """In a signature, a union of specs by its name, not by its members and Pydantic's validators."""
+    for union, short in unions().items():
+        signature = signature and signature.replace(union, short)
+    return signature, returned
+
+
+@cache
+def unions() -> dict[str, str]:
+    """As Sphinx writes each union of specs: the name of it. The longest come first."""
+    from sphinx.util.typing import stringify_annotation
+
+    from statewise import specs
+
+    named = {
+        stringify_annotation(value, "smart"): name
+        for part in [specs, *vars(specs).values()]
+        if isinstance(part, ModuleType)
+        for name, value in vars(part).items()
+        if name.endswith("Spec") and get_origin(value) is Annotated
+    }
+    return dict(sorted(named.items(), key=lambda item: -len(item[0])))
