@@ -206,7 +206,8 @@ def page_context(app: Sphinx, page: str, template: str, context: dict[str, Any],
     if other == "en":
         context["_"] = lambda text: THEME.get(text) or app.translator.gettext(text)
     if doctree is not None:
-        links = [f'<a href="{"../" * (page.count("/") + 1)}{other}/{page}.html" lang="{other}">{LANGUAGE[other]}</a>']
+        twin = "docs/index" if page.startswith("docs/zh/") else page  # the README is no page of the English site
+        links = [f'<a href="{"../" * (page.count("/") + 1)}{other}/{twin}.html" lang="{other}">{LANGUAGE[other]}</a>']
         if re.match(r"\d", page):
             links.insert(0, f'<a href="notebooks/{page}.ipynb" download>{NOTEBOOK[app.config.language[:2]]}</a>')
         context["body"] = f'<nav class="page-tools">{"".join(links)}</nav>{context["body"]}'

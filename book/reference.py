@@ -51,6 +51,8 @@ def stage_docs(folder: Path, language: str) -> None:
     listed = []
     for path in sorted(set(DOCS.rglob("*")) - set(translations.values())):
         place = path.relative_to(DOCS)
+        if language == "en" and place.parts[0] == "zh":
+            continue  # a Chinese page whose English twin is no page of `docs/`: the README
         target = folder / place
         target.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".md":
@@ -74,6 +76,8 @@ def docs_page(path: Path, place: Path, language: str) -> str:
         if inside.suffix != ".md" or not inside.is_relative_to(DOCS) or not inside.is_file():
             return text
         to = inside.relative_to(DOCS)
+        if language == "en" and to.parts[0] == "zh":
+            return text
         if to.parts[0] == "zh" and (DOCS / Path(*to.parts[1:])).exists():
             to = Path(*to.parts[1:])  # where the translation stands in the site
         else:
