@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 from notebook import VERDICTS
-from reference import mark_code, name_unions
+from reference import drop_unreadable, mark_code, name_unions
 from search import write_index
 from sphinx.application import Sphinx
 
@@ -246,6 +246,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", page_context)
     app.connect("autodoc-process-docstring", mark_code)
     app.connect("autodoc-process-signature", name_unions)
+    app.connect("doctree-read", drop_unreadable)
     app.connect("builder-inited", lambda app: setattr(app.builder, "search", False))
     app.connect("builder-inited", build_specs)
     app.connect("build-finished", write_index)

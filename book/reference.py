@@ -13,6 +13,7 @@ from chapter import ROOT
 
 DOCS = ROOT / "docs"
 FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
+FILE = {"en": "{} (`{}`)", "zh": "{}（`{}`）"}
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 PACKAGES = (
     *("core", "mixers", "encoders", "layers", "nn", "models", "data", "tasks", "training", "decoding"),
@@ -66,7 +67,7 @@ def stage_docs(folder: Path, language: str) -> None:
 
 
 def docs_page(path: Path, place: Path, language: str) -> str:
-    """The page `path` for its place in the site. Links to files that are not pages become their text."""
+    """The page `path` for its place in the site. A link to what is no page becomes its text, with the file's name."""
 
     def link(found: re.Match[str]) -> str:
         text, target, anchor = found[1], found[2], found[3] or ""
@@ -74,7 +75,8 @@ def docs_page(path: Path, place: Path, language: str) -> str:
             return found[0]
         inside = (path.parent / target).resolve()
         if inside.suffix != ".md" or not inside.is_relative_to(DOCS) or not inside.is_file():
-            return text
+            file = inside.relative_to(ROOT).as_posix()
+            return text if file.startswith("book/") else FILE[language].format(text, file)
         to = inside.relative_to(DOCS)
         if language == "en" and to.parts[0] == "zh":
             return text
@@ -153,3 +155,12 @@ def unions() -> dict[str, str]:
         if name.endswith("Spec") and get_origin(value) is Annotated
     }
     return dict(sorted(named.items(), key=lambda item: -len(item[0])))
+
+
+def drop_unreadable(app: Any, doctree: Any) -> None:
+    """A field whose type is Pydantic's way to write a union of specs: without a type it says more."""
+    from sphinx.addnodes import desc_annotation
+
+    for node in list(doctree.findall(desc_annotation)):
+        if "PydanticUndefined" in node.astext():
+            node.parent.remove(node)
