@@ -174,7 +174,7 @@ def titled(svg: str, title: str) -> str:
     opening, rest = svg.split(">", 1)
     width = re.search(r'\bwidth="(\d+)"', opening)
     assert width, opening
-    return f'{opening} aria-label="{escape(title)}" style="min-width: min({width[1]}px, 26rem)">{rest}'
+    return f'{opening} aria-label="{escape(title)}" style="min-width: min({width[1]}px, 21.5rem)">{rest}'
 
 
 # ------------------------------------------------------------------ formulas
