@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 from notebook import VERDICTS
-from reference import mark_code
+from reference import drop_unreadable, mark_code, name_unions
 from search import write_index
 from sphinx.application import Sphinx
 
@@ -78,7 +78,7 @@ class Box(BookDirective):
     """`claim` and `erratum`: a title, and of a claim the verdict of the experiment."""
 
     required_arguments = 1
-    option_spec: ClassVar[Any] = {"verdict": lambda text: directives.choice(text, ("true", "partly", "false"))}
+    option_spec: ClassVar[Any] = {"verdict": lambda text: directives.choice(text, tuple(VERDICTS["en"]))}
 
     def run(self) -> list[nodes.Node]:
         verdict = self.options.get("verdict")
@@ -174,7 +174,7 @@ def titled(svg: str, title: str) -> str:
     opening, rest = svg.split(">", 1)
     width = re.search(r'\bwidth="(\d+)"', opening)
     assert width, opening
-    return f'{opening} aria-label="{escape(title)}" style="min-width: min({width[1]}px, 26rem)">{rest}'
+    return f'{opening} aria-label="{escape(title)}" style="min-width: min({width[1]}px, 21.5rem)">{rest}'
 
 
 # ------------------------------------------------------------------ formulas
@@ -206,7 +206,8 @@ def page_context(app: Sphinx, page: str, template: str, context: dict[str, Any],
     if other == "en":
         context["_"] = lambda text: THEME.get(text) or app.translator.gettext(text)
     if doctree is not None:
-        links = [f'<a href="{"../" * (page.count("/") + 1)}{other}/{page}.html" lang="{other}">{LANGUAGE[other]}</a>']
+        twin = "docs/index" if page.startswith("docs/zh/") else page  # the README is no page of the English site
+        links = [f'<a href="{"../" * (page.count("/") + 1)}{other}/{twin}.html" lang="{other}">{LANGUAGE[other]}</a>']
         if re.match(r"\d", page):
             links.insert(0, f'<a href="notebooks/{page}.ipynb" download>{NOTEBOOK[app.config.language[:2]]}</a>')
         context["body"] = f'<nav class="page-tools">{"".join(links)}</nav>{context["body"]}'
@@ -244,6 +245,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_html_math_renderer("katex", inline_renderers=(visit_math, None), block_renderers=(visit_math_block, None))
     app.connect("html-page-context", page_context)
     app.connect("autodoc-process-docstring", mark_code)
+    app.connect("autodoc-process-signature", name_unions)
+    app.connect("doctree-read", drop_unreadable)
     app.connect("builder-inited", lambda app: setattr(app.builder, "search", False))
     app.connect("builder-inited", build_specs)
     app.connect("build-finished", write_index)

@@ -11,8 +11,8 @@ BOXES = {
     "zh": {"claim": "论断", "erratum": "勘误", "exercise": "练习", "note": "注", "live": "在网站里"},
 }
 VERDICTS = {
-    "en": {"true": "holds", "partly": "holds in part", "false": "does not hold"},
-    "zh": {"true": "成立", "partly": "部分成立", "false": "不成立"},
+    "en": {"true": "holds", "partly": "holds in part", "false": "does not hold", "open": "not decided"},
+    "zh": {"true": "成立", "partly": "部分成立", "false": "不成立", "open": "未能判定"},
 }
 OPENING = re.compile(r"^:{3,}\{([\w-]+)\} ?(.*)\n((?::[\w-]+: ?.*\n)*)", re.MULTILINE)
 CLOSING = re.compile(r"^:{3,}$\n?", re.MULTILINE)

@@ -4,13 +4,16 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Annotated, Any, get_origin
 
 from chapter import ROOT
 
 DOCS = ROOT / "docs"
 FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
+FILE = {"en": "{} (`{}`)", "zh": "{}（`{}`）"}
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 PACKAGES = (
     *("core", "mixers", "encoders", "layers", "nn", "models", "data", "tasks", "training", "decoding"),
@@ -49,6 +52,8 @@ def stage_docs(folder: Path, language: str) -> None:
     listed = []
     for path in sorted(set(DOCS.rglob("*")) - set(translations.values())):
         place = path.relative_to(DOCS)
+        if language == "en" and place.parts[0] == "zh":
+            continue  # a Chinese page whose English twin is no page of `docs/`: the README
         target = folder / place
         target.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".md":
@@ -62,7 +67,7 @@ def stage_docs(folder: Path, language: str) -> None:
 
 
 def docs_page(path: Path, place: Path, language: str) -> str:
-    """The page `path` for its place in the site. Links to files that are not pages become their text."""
+    """The page `path` for its place in the site. A link to what is no page becomes its text, with the file's name."""
 
     def link(found: re.Match[str]) -> str:
         text, target, anchor = found[1], found[2], found[3] or ""
@@ -70,8 +75,11 @@ def docs_page(path: Path, place: Path, language: str) -> str:
             return found[0]
         inside = (path.parent / target).resolve()
         if inside.suffix != ".md" or not inside.is_relative_to(DOCS) or not inside.is_file():
-            return text
+            file = inside.relative_to(ROOT).as_posix()
+            return text if file.startswith("book/") else FILE[language].format(text, file)
         to = inside.relative_to(DOCS)
+        if language == "en" and to.parts[0] == "zh":
+            return text
         if to.parts[0] == "zh" and (DOCS / Path(*to.parts[1:])).exists():
             to = Path(*to.parts[1:])  # where the translation stands in the site
         else:
@@ -123,3 +131,36 @@ def mark_code(app: Any, what: str, name: str, thing: Any, options: Any, lines: l
     if re.match(r"Alias for field number \d", lines[0] if lines else ""):
         lines.clear()
     lines[:] = re.sub(r"(?m)(^\S.*\n\n)(?=    \S)", r"\1::\n\n", "\n".join(lines)).split("\n")
+
+
+def name_unions(app: Any, what: str, name: str, thing: Any, options: Any, signature: str | None, returned: str) -> Any:
+    """In a signature, a union of specs by its name, not by its members and Pydantic's validators."""
+    for union, short in unions().items():
+        signature = signature and signature.replace(union, short)
+    return signature, returned
+
+
+@cache
+def unions() -> dict[str, str]:
+    """As Sphinx writes each union of specs: the name of it. The longest come first."""
+    from sphinx.util.typing import stringify_annotation
+
+    from statewise import specs
+
+    named = {
+        stringify_annotation(value, "smart"): name
+        for part in [specs, *vars(specs).values()]
+        if isinstance(part, ModuleType)
+        for name, value in vars(part).items()
+        if name.endswith("Spec") and get_origin(value) is Annotated
+    }
+    return dict(sorted(named.items(), key=lambda item: -len(item[0])))
+
+
+def drop_unreadable(app: Any, doctree: Any) -> None:
+    """A field whose type is Pydantic's way to write a union of specs: without a type it says more."""
+    from sphinx.addnodes import desc_annotation
+
+    for node in list(doctree.findall(desc_annotation)):
+        if "PydanticUndefined" in node.astext():
+            node.parent.remove(node)

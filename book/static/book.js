@@ -35,3 +35,8 @@ for (const link of document.querySelectorAll("figure.lab a.open")) {
   });
   link.replaceWith(button);
 }
+
+// The long names of tests in a table may break, so that their column does not take the width of the others.
+for (const name of document.querySelectorAll("td code .pre")) {
+  if (name.textContent.length > 40) name.innerHTML = name.innerHTML.replaceAll(/::|_/g, "$&<wbr>");
+}

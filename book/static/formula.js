@@ -2,7 +2,10 @@
 for (const place of document.querySelectorAll("span.math, div.math.display > .tex")) {
   const displayMode = place.classList.contains("tex");
   katex.render(place.textContent, place, { displayMode, throwOnError: true });
-  // No line begins with the comma behind a formula: a word joiner holds them together.
-  const next = place.nextSibling;
-  if (next?.nodeType === Node.TEXT_NODE && /^[,.;:!?)\]，。；：、！？）”]/.test(next.data)) next.data = `\u2060${next.data}`;
+  // No line begins with the comma behind a formula: no break after the formula's last part.
+  if (displayMode || !/^[,.;:!?)\]，。；：、！？）”]/.test(place.nextSibling?.data ?? "")) continue;
+  const kept = Object.assign(document.createElement("span"), { className: "kept" });
+  const last = place.querySelector(".katex-html").lastElementChild;
+  last.replaceWith(kept);
+  kept.append(last);
 }

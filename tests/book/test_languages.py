@@ -6,7 +6,7 @@ import tomllib
 import pytest
 from chapter import BOOK, COLUMNS, FORMULA, LANGUAGES, ROOT, Page, chapters, pages
 from page import anchors
-from reference import PACKAGES
+from reference import FENCE, PACKAGES
 from stage import terms
 
 CHAPTERS = [page.name for page in chapters()]
@@ -108,13 +108,19 @@ def test_code_fits_on_the_page(name: str) -> None:
 
 
 @each_chapter
-def test_code_from_scratch_is_short(name: str) -> None:
+@pytest.mark.parametrize(
+    ("section", "following", "least", "most"), [("scratch", "package", 10, 40), ("package", "summary", 2, 3)]
+)
+def test_code_from_scratch_and_with_the_package_is_short(
+    name: str, section: str, following: str, least: int, most: int
+) -> None:
     page, _ = both(name)
     stem = page.labels[0].rsplit("-", 1)[0]
-    after = page.text.split(f"({stem}-scratch)=")[1].split(f"({stem}-package)=")[0]
+    after = page.text.split(f"({stem}-{section})=")[1].split(f"({stem}-{following})=")[0]
     code = re.search(r"^```python\n(.*?)^```$", after, re.DOTALL | re.MULTILINE)
     assert code
-    assert 10 <= sum(bool(line.strip()) for line in code[1].splitlines()) <= 40
+    builds_four = name == "10-shapes" and section == "package"  # models, a line each
+    assert least <= sum(bool(line.strip()) for line in code[1].splitlines()) <= most + builds_four
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -173,3 +179,10 @@ def test_the_index_lists_every_chapter() -> None:
     for language in LANGUAGES:
         text = (BOOK / language / "index.md").read_text(encoding="utf-8")
         assert [name for name in CHAPTERS if f"\n{name}\n" not in text] == []
+
+
+def test_no_year_is_read_as_the_number_of_a_list() -> None:
+    for folder in ("docs", "book/en", "book/zh"):
+        for path in sorted((ROOT / folder).rglob("*.md")):
+            prose = FENCE.sub("", path.read_text(encoding="utf-8"))
+            assert not re.search(r"^\d{4}\. ", prose, re.MULTILINE), path
