@@ -137,6 +137,16 @@ export function button(words, press) {
   return make("button", { type: "button", class: "act", click: press }, say(words));
 }
 
+/** Arrow keys to the left and right move by one. @param {HTMLElement} element @param {(by: number) => void} move */
+export function onArrows(element, move) {
+  element.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (by === undefined) return;
+    event.preventDefault();
+    move(by);
+  });
+}
+
 /** Replaces what an element holds. @param {Element} element @param {...Child} children */
 export function fill(element, ...children) {
   element.replaceChildren(.../** @type {(Node | string)[]} */ (children.filter((child) => child !== null && child !== undefined)));

@@ -49,7 +49,7 @@ function row(given, end) {
     const base = part === "{" ? row(given, "}") : part === "√" ? element("msqrt", group(given)) : atom(part);
     made.append(scripted(base, given));
     if (/^\p{L}{2,}$/u.test(part) && /^[\p{L}"]/u.test(given[0] || "")) made.append(element("mtext", "\u2009"));
-    else if ((part.startsWith('"') && SPACED.test(given[0] || "")) || (!"(=".includes(part) && given[0]?.startsWith('"'))) made.append(element("mtext", "\u2002"));
+    else if ((part.startsWith('"') && SPACED.test(given[0] || "")) || (part !== "(" && given[0]?.startsWith('"'))) made.append(element("mtext", "\u2002"));
   }
   given.shift();
   return made;
