@@ -116,7 +116,7 @@ export const eigenvaluesView = {
   how: {
     equation: "h_t = φ(W h_{t-1})\n∂h_T/∂h_{T-k} = Π_{j=T-k+1}^T diag(φ'(a_j)) W          \"linear:|线性：\" W^k = Q Λ^k Q⁻¹\n\"vanished: norm|消失：范数\" < 10⁻³     \"exploded: norm|爆炸：范数\" > 10³     W_ij ~ N(0, g²/n)",
     code: "from statewise.inspection import gradient_norms\n\n# 200 random matrices: norms of the gradient at distance 0 … 60\nnorms_RT = gradient_norms(width=16, steps=60, draws=200, variance=1.0, shared=True)\nprint((norms_RT[:, 60] < 1e-3).sum(), \"vanished,\", (norms_RT[:, 60] > 1e3).sum(), \"exploded\")",
-    command: "statewise inspect RUN gradient",
+    command: "statewise inspect shakespeare-elman gradient",
   },
   mount,
 };

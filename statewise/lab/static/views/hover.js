@@ -12,7 +12,7 @@ import { bytesText, cards, inFrames, readers, textBox, titleOf, visible } from "
 const FIRST = ["markov", "elman", "lstm", "transformer"];
 const SHARE = 0.9;
 const MOST = 200; // symbols that are read
-const LETTER = /^[\p{Ll}\p{Lu}\p{Nd}'.,;:!?]$/u; // of a script that writes words apart, or a mark next to it
+const LETTER = /^[\p{Ll}\p{Lu}\p{Nd}`'".,;:!?-]$/u; // of a script that writes words apart, or a mark next to it
 
 /** How many newest symbols hold a share of the sum. @param {ArrayLike<number>} norms */
 export function reach(norms) {
@@ -55,7 +55,7 @@ function row(machine, lab, pick) {
     // A line could end between any two buttons: those of a word are kept together.
     letters.replaceChildren();
     buttons.forEach((one, at) => {
-      const goesOn = at > 0 && LETTER.test(reading.texts[at]) && LETTER.test(reading.texts[at + 1]);
+      const goesOn = at > 0 && LETTER.test(reading.texts[at]) && (LETTER.test(reading.texts[at + 1]) || reading.texts[at + 1] === " ");
       if (!goesOn) letters.append(make("span", { class: "joined" }));
       letters.lastElementChild?.append(one);
     });
