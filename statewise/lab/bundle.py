@@ -89,12 +89,10 @@ def model_record(
     return {
         "name": name,
         "kind": run.spec.model.kind,
-        "family": row.family if row else "your own",
         "year": row.year if row else None,
         "task": run.spec.task,
         "labels": labels,
         "parameters": sum(part.numel() for part in machine.parameters()),
-        "about": {"state": row.state if row else "", "fixed": row.fixed if row else ""},
         "tokenizer": tokenizer_record(tokenizer),
         "first": first,
         "context": longest_context(machine),

@@ -118,7 +118,7 @@ function mount(root, lab) {
   fill(root,
     make("div", { class: "controls" },
       slider({ label: { en: "Context, tokens", zh: "上下文长度（词元）" }, min: 0, max: contexts.length - 1, step: 1, value: at.index, show: (index) => contexts[index].toLocaleString("en"), input: (index) => { at.index = index; redraw(); } }).element,
-      choice({ label: { en: "Drawn below", zh: "下图显示" }, options: QUANTITIES, value: at.quantity, pick: (value) => { at.quantity = value; drawChart(); } }).element),
+      choice({ label: { en: "Drawn below", zh: "下图显示" }, options: QUANTITIES, value: at.quantity, pick: (value) => { at.quantity = value; drawChart(); } })),
     curves.element,
     make("p", { class: "note" },
       say({ en: `Default sizes, vocabulary ${vocab}, one row, float32. Bars are logarithmic. `, zh: `默认规模，词表 ${vocab}，一行，float32。条形为对数刻度。` }),

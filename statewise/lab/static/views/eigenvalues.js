@@ -281,13 +281,13 @@ function mount(root, lab) {
     make("div", { class: "controls" },
       slider({ label: { en: "Scale g of the weights", zh: "权重尺度 g" }, min: 0.5, max: 1.5, step: 0.02, value: 1, show: (value) => value.toFixed(2), input: (value) => { at.scale = value; drawCounts(); } }).element,
       slider({ label: { en: "Units n", zh: "单元数 n" }, min: 2, max: 32, step: 2, value: at.width, input: (value) => { at.width = value; redrawn(); } }).element,
-      choice({ label: { en: "Weights", zh: "权重" }, options: [{ value: "shared", label: { en: "one matrix", zh: "同一个矩阵" } }, { value: "own", label: { en: "another at each step", zh: "每步不同" } }], value: "shared", pick: (value) => { at.shared = value === "shared"; redrawn(); } }).element));
+      choice({ label: { en: "Weights", zh: "权重" }, options: [{ value: "shared", label: { en: "one matrix", zh: "同一个矩阵" } }, { value: "own", label: { en: "another at each step", zh: "每步不同" } }], value: "shared", pick: (value) => { at.shared = value === "shared"; redrawn(); } })));
   fill(
     root,
     make("div", { class: "controls" },
       slider({ label: { en: "Steps", zh: "步数" }, min: 5, max: 100, step: 1, value: at.steps, input: (value) => { at.steps = value; redraw(); } }).element,
       shears.element,
-      choice({ label: { en: "Activation", zh: "激活函数" }, options: [{ value: "linear", label: { en: "linear", zh: "线性" } }, { value: "tanh", label: { en: "tanh", zh: "tanh" } }], value: "linear", pick: (value) => { at.tanh = value === "tanh"; redraw(); } }).element,
+      choice({ label: { en: "Activation", zh: "激活函数" }, options: [{ value: "linear", label: { en: "linear", zh: "线性" } }, { value: "tanh", label: { en: "tanh", zh: "tanh" } }], value: "linear", pick: (value) => { at.tanh = value === "tanh"; redraw(); } }),
       make("div", { class: "buttons" },
         preset("forgets", "遗忘", { re: 0.7, im: 0.3 }, { re: 0.7, im: -0.3 }),
         preset("keeps", "保持", { re: Math.cos(0.3), im: Math.sin(0.3) }, { re: Math.cos(0.3), im: -Math.sin(0.3) }),

@@ -159,18 +159,17 @@ function mount(root, lab) {
   };
 
   const again = () => { restart(); redraw(); };
-  const cuts = slider({ label: { en: "Truncation: steps between cuts", zh: "截断：每几步切断一次" }, min: 1, max: 24, step: 1, value: at.cut, input: (value) => { at.cut = value; again(); } });
   fill(root,
     make("div", { class: "controls" },
       choice({ label: { en: "Task", zh: "任务" }, options: [
         { value: "recall", label: { en: "recall a symbol after 18 blanks", zh: "回忆：隔 18 个空白说出符号" } },
         { value: "parity", label: { en: "parity of bits", zh: "奇偶：比特和的奇偶性" } },
         { value: "sine", label: { en: "next value of a sine", zh: "正弦：预测下一个值" } }],
-        value: at.task, pick: (value) => { at.task = value; again(); } }).element,
+        value: at.task, pick: (value) => { at.task = value; again(); } }),
       slider({ label: { en: "Learning rate", zh: "学习率" }, min: -4, max: 1, step: 0.25, value: at.rate, show: (value) => brief(10 ** value), input: (value) => { at.rate = value; } }).element,
       slider({ label: { en: "Clip the gradient's norm at", zh: "梯度范数剪裁阈值" }, min: 0, max: 5, step: 0.25, value: at.limit, show: (value) => (value ? value.toFixed(2) : lab.t({ en: "off", zh: "关" })), input: (value) => { at.limit = value; redraw(); } }).element,
-      cuts.element,
-      choice({ label: { en: "Optimizer", zh: "优化器" }, options: [{ value: "adam", label: { en: "Adam", zh: "Adam" } }, { value: "sgd", label: { en: "SGD", zh: "SGD" } }], value: at.kind, pick: (value) => { at.kind = value; again(); } }).element,
+      slider({ label: { en: "Truncation: steps between cuts", zh: "截断：每几步切断一次" }, min: 1, max: 24, step: 1, value: at.cut, input: (value) => { at.cut = value; again(); } }).element,
+      choice({ label: { en: "Optimizer", zh: "优化器" }, options: [{ value: "adam", label: { en: "Adam", zh: "Adam" } }, { value: "sgd", label: { en: "SGD", zh: "SGD" } }], value: at.kind, pick: (value) => { at.kind = value; again(); } }),
       make("div", { class: "buttons" }, start,
         button({ en: "One update", zh: "更新一次" }, () => { learn(); redraw(); }),
         button({ en: "Start again, other weights", zh: "换一组初始权重重来" }, () => { at.seed += 1; again(); }))),

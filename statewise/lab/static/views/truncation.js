@@ -260,7 +260,7 @@ function mount(root, lab) {
         { value: "fixed", label: { en: "cuts stay here", zh: "固定在这里" } },
         { value: "random", label: { en: "as many, at random places", zh: "数目相同，位置随机" } },
         { value: "unbiased", label: { en: "unbiased: kept with probability p, times 1/p", zh: "无偏：以概率 p 通过，并乘以 1/p" } }],
-        value: at.policy, pick: (value) => { at.policy = value; redraw(); } }).element,
+        value: at.policy, pick: (value) => { at.policy = value; redraw(); } }),
       slider({ label: { en: "p, unbiased only", zh: "p（仅用于无偏截断）" }, min: 0.1, max: 1, step: 0.05, value: at.keep, show: (value) => value.toFixed(2), input: (value) => { at.keep = value; redraw(); } }).element,
       make("div", { class: "buttons" }, every(0, "no cut", "不截断"), every(1, "every 8", "每 8 个"), every(2, "every 16", "每 16 个"), every(4, "every 32", "每 32 个"))),
     make("p", { class: "note" }, say({ en: "Press a bar between two blocks to cut there or not; drag it, or use the arrow keys, to move it.", zh: "点击两段之间的竖条即可添加或取消截断；拖动它，或用方向键移动。" })),
