@@ -82,6 +82,7 @@ def test_the_unit_that_keeps_an_open_quote_is_named(firefox: Firefox, whole: Pat
     firefox.run("[...document.querySelectorAll('.act')].find((one) => /open quote/.test(one.textContent)).click();")
     lstm = firefox.run(FOLLOWS, "lstm")
     assert lstm["all"].startswith("In lstm, layers.0.c_BD[20] follows the underlined text (r = −0.74).")
+    assert "fewer than" not in lstm["all"]
     assert lstm["said"].startswith("layers.0.c_BD[20] follows")
     assert lstm["inside"].startswith("`I can't explain myself, I'm afraid, sir,")
     assert "said Alice" not in lstm["inside"]
@@ -103,6 +104,7 @@ def test_a_quotation_of_ones_own_is_searched_while_one_types(firefox: Firefox, w
     firefox.until("document.querySelector('.view[data-read=yes]')")
     lstm = firefox.run(FOLLOWS, "lstm")
     assert lstm["inside"] == "`Come here,`You are late,"
+    assert "fewer than 3 quotations" in lstm["all"]
     assert "layers.0.c_BD[20], which was found in another text, has r = −0.60 here" in lstm["said"]
     assert firefox.wrong() == []
 

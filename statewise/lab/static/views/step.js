@@ -14,6 +14,7 @@ import { bytesText, cards, drawBars, drawHeat, inFrames, readers, textBox, title
 const FIRST = ["markov", "elman", "lstm", "transformer", "ttt_linear"];
 const WEAK = 0.4; // a smaller correlation is not called following, even where it is no coincidence
 const SORTED = 8; // units that are drawn where they are sorted
+const FEW = 3; // quotations: with fewer, units that drift agree too easily
 const QUOTES = {}; // the search for quotations, which goes on while one types
 
 /** @param {string[]} given */
@@ -182,10 +183,12 @@ export const stepView = {
       meaning.hidden = !found.length;
       if (!found.length) return;
       const units = found.flatMap(({ model, unit, r, follow }) => (follow ? [{ en: `In ${model}, ${unit} follows the underlined text (r = ${written(r)}).`, zh: `${model} 的 ${unit} 跟随带下划线的文字（r = ${written(r)}）。` }] : []));
+      const parts = shared.marked?.mask.filter((now, t, mask) => now && !mask[t - 1]).length ?? 0;
       const none = found.flatMap(({ model, follow }) => (follow ? [] : [model]));
       said.textContent = sentences([
         ...units.map(lab.t),
         none.length ? lab.t({ en: `No unit does in ${none.join(", ")}.`, zh: `${none.join("、")} 没有这样的单元。` }) : "",
+        quotes && parts < FEW ? lab.t({ en: `In a text with fewer than ${FEW} quotations a unit easily follows by coincidence: type more of them.`, zh: `引文少于 ${FEW} 处的文本里，单元很容易因巧合而跟随：请多输入几处引文。` }) : "",
       ]);
     };
     function pick(/** @type {number} */ t) {
