@@ -89,6 +89,7 @@ def model_record(
     return {
         "name": name,
         "kind": run.spec.model.kind,
+        "family": row.family if row else "your own",
         "year": row.year if row else None,
         "task": run.spec.task,
         "labels": labels,
