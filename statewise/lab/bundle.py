@@ -94,7 +94,6 @@ def model_record(
         "task": run.spec.task,
         "labels": labels,
         "parameters": sum(part.numel() for part in machine.parameters()),
-        "about": {"state": row.state if row else "", "fixed": row.fixed if row else ""},
         "tokenizer": tokenizer_record(tokenizer),
         "first": first,
         "context": longest_context(machine),

@@ -12,17 +12,18 @@ from statewise.lab import lineage, page
 DRAWN = """const view = document.querySelector("section:not([hidden]) .view");
 return view.querySelectorAll("svg.chart, canvas, .units button, .letters button, .asked td").length;"""
 TYPED = """const box = document.querySelector("textarea");
-box.value += arguments[0];
+box.value = (arguments[1] ? "" : box.value) + arguments[0];
 box.dispatchEvent(new Event("input"));
 return document.querySelector(".model .finding").textContent;"""
 FOLLOWS = """const cards = [...document.querySelectorAll(".model")];
 const card = cards.find((one) => one.textContent.startsWith(arguments[0]));
-return { said: card.querySelector(".follows").textContent,
+return { all: document.querySelector(".view > .finding").textContent, said: card.querySelector(".follows").textContent,
   inside: [...card.querySelectorAll(".coloured u")].map((one) => one.textContent).join(""),
   colours: new Set([...card.querySelectorAll(".coloured *")].map((one) => one.style.background)).size };"""
 FIRST = "document.querySelector('section:not([hidden]) .next .symbol')?.textContent"
 RAISED = """const unit = document.querySelector(".units [aria-pressed=true]");
 for (let i = 0; i < 5; i += 1) unit.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowUp", bubbles: true }));"""
+OWN = "`Come here,' said the Queen to Alice, and she took her by the hand and went on. `You are late,' she said."
 NAUGHTY = """<!DOCTYPE html><img src="http://127.0.0.1:59999/picture.png"><script>
 console.error("said"); setTimeout(() => { throw new Error("thrown"); });</script>"""
 
@@ -75,16 +76,36 @@ def test_a_letter_is_read(firefox: Firefox, whole: Path) -> None:
 
 
 def test_the_unit_that_keeps_an_open_quote_is_named(firefox: Firefox, whole: Path) -> None:
-    """Of the shipped models, the LSTM has such a unit and the Elman network has none; the text shows which is meant."""
+    """Of the shipped models that are shown, the LSTM alone has such a unit; the text shows which is meant."""
     firefox.open(whole)
     firefox.until("document.querySelector('.view[data-read=yes]')")
     firefox.run("[...document.querySelectorAll('.act')].find((one) => /open quote/.test(one.textContent)).click();")
-    elman, lstm = (firefox.run(FOLLOWS, name) for name in ("elman", "lstm"))
-    assert elman["said"].startswith("No unit follows")
+    lstm = firefox.run(FOLLOWS, "lstm")
+    assert lstm["all"].startswith("In lstm, layers.0.c_BD[20] follows the underlined text (r = −0.74).")
+    assert "fewer than" not in lstm["all"]
     assert lstm["said"].startswith("layers.0.c_BD[20] follows")
     assert lstm["inside"].startswith("`I can't explain myself, I'm afraid, sir,")
     assert "said Alice" not in lstm["inside"]
     assert lstm["colours"] > 20
+    for other in ("markov", "elman", "transformer", "ttt_linear"):
+        assert other in lstm["all"].split("No unit does in")[1]
+        assert firefox.run(FOLLOWS, other)["said"].startswith("No unit follows")
+    assert firefox.wrong() == []
+
+
+def test_a_quotation_of_ones_own_is_searched_while_one_types(firefox: Firefox, whole: Path) -> None:
+    firefox.open(whole)
+    firefox.until("document.querySelector('.view[data-read=yes]')")
+    firefox.run("[...document.querySelectorAll('.act')].find((one) => /open quote/.test(one.textContent)).click();")
+    firefox.run(TYPED, '"Hello," said John, "how are you today?"', True)
+    firefox.until("document.querySelector('.view[data-read=yes]')")
+    assert firefox.run(FOLLOWS, "lstm")["all"].startswith("There is no quotation in this text")
+    firefox.run(TYPED, OWN, True)
+    firefox.until("document.querySelector('.view[data-read=yes]')")
+    lstm = firefox.run(FOLLOWS, "lstm")
+    assert lstm["inside"] == "`Come here,`You are late,"
+    assert "fewer than 3 quotations" in lstm["all"]
+    assert "layers.0.c_BD[20], which was found in another text, has r = −0.60 here" in lstm["said"]
     assert firefox.wrong() == []
 
 

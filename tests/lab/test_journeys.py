@@ -185,6 +185,17 @@ def test_a_network_is_trained(browser: Any, lab_page: Path) -> None:
         assert seen.wrong == []
 
 
+def test_another_truncation_starts_again(browser: Any, lab_page: Path) -> None:
+    """What was learned with longer gradients would hide that shorter ones do not reach the symbol."""
+    with opened(browser, lab_page, "train") as seen:
+        whole = losses(seen.page)
+        seen.page.get_by_label("Truncation: steps between cuts").fill("3")
+        short = losses(seen.page)
+        assert short[0] == whole[0]
+        assert short[1] > 5 * whole[1]
+        assert seen.wrong == []
+
+
 def test_training_stops_when_another_view_is_shown(browser: Any, lab_page: Path) -> None:
     with opened(browser, lab_page, "train") as seen:
         page = seen.page

@@ -102,7 +102,7 @@ def test_the_past_lights_up_by_keyboard(opened: Any) -> None:
     letters.nth(10).focus()
     pressed = opened.locator("[aria-pressed=true]")
     letters.nth(10).and_(pressed).wait_for()
-    lit = "[...document.querySelectorAll('.letters')[2].children].map((one) => one.style.background)"
+    lit = "[...document.querySelectorAll('.letters')[2].querySelectorAll('button')].map((one) => one.style.background)"
     before = opened.evaluate(lit)
     assert any(before[:10])
     assert not any(before[10:]), "what comes later has no influence"

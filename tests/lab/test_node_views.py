@@ -246,3 +246,7 @@ def test_block_gradients_do_not_touch_the_model(reading: tuple[Any, Tensor, Tens
     assert all(torch.equal(before[name], now) for name, now in machine.state_dict().items())
     assert all(p.grad is None for p in machine.parameters())
     assert float(found.products_NN.sum()) == pytest.approx(1, abs=1e-12)  # the full gradient, in units of itself
+
+
+def test_units_that_follow_a_text_are_told_from_coincidence(tmp_path: Path) -> None:
+    run_node_tests("follow", {}, tmp_path)

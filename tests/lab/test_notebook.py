@@ -72,7 +72,7 @@ def test_a_classifier_reads_along(view: str, cell: Any) -> None:
         frame.wait_for_function("() => document.querySelector('.model .finding').innerText.includes('0 B') === false")
     elif view == "hover":
         frame.locator(".letters button").nth(4).focus()
-        lit = "[...document.querySelector('.letters').children].map((one) => one.style.background !== '')"
+        lit = "[...document.querySelectorAll('.letters button')].map((one) => one.style.background !== '')"
         # Before the letter was chosen, those after it were lit, too.
         frame.wait_for_function(f"() => ({lit})[4] && !({lit}).slice(5).includes(true)")
         assert "bit after" in frame.locator(".finding:visible").inner_text()

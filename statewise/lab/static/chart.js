@@ -55,12 +55,12 @@ export function ruler(axis, from, to, count) {
 /**
  * A chart with axes, curves, and a legend above it. Values outside the axes are cut at the frame.
  * @param {{width: number, height?: number, title: string, x: Axis, y: Axis, series: Series[], marks?: {x?: number, y?: number,
- *   label?: string}[], legend?: boolean}} options
+ *   label?: string}[]}} options
  * @returns {SVGSVGElement}
  */
-export function chart({ width, height = 260, title, x, y, series, marks = [], legend = true }) {
+export function chart({ width, height = 260, title, x, y, series, marks = [] }) {
   const size = width < 480 ? 11 : 12;
-  const keys = legend ? legendRows(series, width, size) : { rows: 0, elements: [] };
+  const keys = legendRows(series, width, size);
   const top = 10 + keys.rows * (size + 7), left = 56, right = width - 12, bottom = height - 40;
   const across = ruler(x, left, right, Math.max(2, Math.floor((right - left) / 70)));
   const up = ruler(y, bottom, top + size + 8, Math.max(2, Math.floor((bottom - top) / 40)));

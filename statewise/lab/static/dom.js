@@ -115,26 +115,30 @@ export function slider({ label, min, max, step, value, show = String, input }) {
  * One of a few, as buttons side by side.
  * @template {string} T
  * @param {{label: Words, options: {value: T, label: Words}[], value: T, pick: (value: T) => void}} options
- * @returns {{element: HTMLElement, set: (value: T) => void}}
  */
 export function choice({ label, options, value, pick }) {
   const group = freshId();
   const inputs = options.map((option) => {
     const input = make("input", { type: "radio", name: group, value: option.value, change: () => pick(option.value) });
     input.checked = option.value === value;
-    return { input, element: make("label", {}, input, say(option.label)) };
+    return make("label", {}, input, say(option.label));
   });
-  return {
-    element: make("fieldset", { class: "choice" }, make("legend", {}, say(label)), ...inputs.map((one) => one.element)),
-    set: (next) => {
-      for (const { input } of inputs) input.checked = input.value === next;
-    },
-  };
+  return make("fieldset", { class: "choice" }, make("legend", {}, say(label)), ...inputs);
 }
 
 /** @param {Words} words @param {() => void} press */
 export function button(words, press) {
   return make("button", { type: "button", class: "act", click: press }, say(words));
+}
+
+/** Arrow keys to the left and right move by one. @param {HTMLElement} element @param {(by: number) => void} move */
+export function onArrows(element, move) {
+  element.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (by === undefined) return;
+    event.preventDefault();
+    move(by);
+  });
 }
 
 /** Replaces what an element holds. @param {Element} element @param {...Child} children */

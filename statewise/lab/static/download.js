@@ -1,7 +1,7 @@
 // @ts-check
 /** Saves a picture or its numbers as a file: SVG, PNG, CSV. */
 
-/** @typedef {{svg?: SVGSVGElement, canvas?: HTMLCanvasElement, rows?: (string | number)[][]}} Picture */
+/** A picture and its numbers. @typedef {{svg: SVGSVGElement, rows: (string | number)[][]}} Picture */
 
 /** A spreadsheet takes text that starts with these for a formula. */
 const FORMULA = /^[=+\-@\t\r]/;
@@ -54,21 +54,10 @@ function painted(text, width, height, then) {
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
 }
 
-/**
- * Saves a picture in one format. A canvas becomes an SVG file that holds its pixels.
- * @param {string} name @param {Picture} picture @param {"csv" | "svg" | "png"} format
- */
-export function download(name, picture, format) {
-  const { svg, canvas, rows } = picture;
-  if (format === "csv") save(new Blob([csv(rows || [])], { type: "text/csv" }), `${name}.csv`);
-  else if (svg) {
-    const text = standalone(svg), { width, height } = svg.viewBox.baseVal;
-    if (format === "svg") save(new Blob([text], { type: "image/svg+xml" }), `${name}.svg`);
-    else painted(text, width, height, (blob) => save(blob, `${name}.png`));
-  } else if (canvas && format === "png") canvas.toBlob((blob) => blob && save(blob, `${name}.png`), "image/png");
-  else if (canvas) {
-    const { width, height } = canvas, place = `width="${width}" height="${height}"`;
-    const text = `<svg xmlns="http://www.w3.org/2000/svg" ${place}><image ${place} href="${canvas.toDataURL("image/png")}"/></svg>`;
-    save(new Blob([text], { type: "image/svg+xml" }), `${name}.svg`);
-  }
+/** @param {string} name @param {Picture} picture @param {"csv" | "svg" | "png"} format */
+export function download(name, { svg, rows }, format) {
+  if (format === "csv") return save(new Blob([csv(rows)], { type: "text/csv" }), `${name}.csv`);
+  const text = standalone(svg), { width, height } = svg.viewBox.baseVal;
+  if (format === "svg") save(new Blob([text], { type: "image/svg+xml" }), `${name}.svg`);
+  else painted(text, width, height, (blob) => save(blob, `${name}.png`));
 }

@@ -1,11 +1,11 @@
 // @ts-check
-/** Which units of a state follow a part of the text: their correlation with being inside it, and the text in a unit's colours. */
+/** Which units of a state follow a part of the text: their correlation with being inside it, what coincidence gives, and the text in a unit's colours. */
 
 import { make } from "./dom.js";
 import { mixed } from "./picture.js";
 import { visible } from "./widget.js";
 
-const MOST = 8; // units that are drawn where they are sorted
+export const PLACES = 20; // of the marked part: its own, and others that tell what coincidence gives
 const OPEN = "`";
 const CLOSE = "'";
 const FULL = 2; // standard deviations that have the full colour
@@ -32,14 +32,32 @@ export function standardised(values) {
 
 /** A unit that was found: its row among the columns, its correlation, and its standardised values. @typedef {{row: number, r: number, values: Float32Array}} Follower */
 
-/** The units that follow a mask best, the best first. @param {Float32Array[]} columns one for each token @param {number[]} mask @returns {Follower[]} */
+/** @param {Float32Array} a @param {Float32Array} b both standardised */
+function correlation(a, b) {
+  let sum = 0;
+  for (let t = 0; t < a.length; t += 1) sum += a[t] * b[t];
+  return sum / a.length;
+}
+
+/** All units, those that follow a mask best first. @param {Float32Array[]} columns one for each token @param {number[]} mask @returns {Follower[]} */
 export function followers(columns, mask) {
   const wanted = standardised(mask);
   const all = Array.from(columns[0] || [], (_, row) => {
     const values = standardised(columns.map((column) => column[row]));
-    return { row, r: values.reduce((sum, value, t) => sum + value * wanted[t], 0) / mask.length, values };
+    return { row, r: correlation(values, wanted), values };
   });
-  return all.sort((a, b) => Math.abs(b.r) - Math.abs(a.r)).slice(0, MOST);
+  return all.sort((a, b) => Math.abs(b.r) - Math.abs(a.r));
+}
+
+/** The largest correlation of any unit with the mask at other places: the best of many units that drift is large by coincidence. @param {Follower[]} found @param {number[]} mask */
+export function coincidence(found, mask) {
+  let most = 0;
+  for (let place = 1; place < PLACES; place += 1) {
+    const by = Math.round((place * mask.length) / PLACES);
+    const moved = standardised(mask.map((_, t) => mask[(t + by) % mask.length]));
+    for (const { values } of found) most = Math.max(most, Math.abs(correlation(values, moved)));
+  }
+  return most;
 }
 
 /** The text, each symbol on the colour of a unit's value there; what lies inside is underlined. @param {HTMLElement} place @param {string[]} texts @param {ArrayLike<number>} values @param {number[]} mask @param {any} palette */

@@ -35,11 +35,8 @@ export class Described {
     this.record = record;
     this.name = /** @type {string} */ (record.name);
     this.kind = /** @type {string} */ (record.kind);
-    this.family = /** @type {string} */ (record.family);
     this.year = /** @type {number} */ (record.year);
     this.lens = /** @type {string[]} */ (record.lens);
-    this.parameters = /** @type {number} */ (record.parameters);
-    this.about = /** @type {{en: string, zh: string} | undefined} */ (record.about);
     this.vocab = makeTokenizer(record.tokenizer);
     /** The places of each leaf that may be drawn; null: all. @type {Record<string, number[] | null> | null} */
     this.known = null;

@@ -7,9 +7,10 @@
 import { make, translate } from "./dom.js";
 
 const MATHML = "http://www.w3.org/1998/Math/MathML";
-const RAISED = new Map([...Array.from("⁰¹²³⁴⁵⁶⁷⁸⁹⁻ᵀ", (sign, i) => /** @type {[string, string]} */ ([sign, "0123456789−T"[i]])), ["'", "′"]]);
+const RAISED = new Map(Array.from("⁰¹²³⁴⁵⁶⁷⁸⁹⁻ᵀ", (sign, i) => /** @type {[string, string]} */ ([sign, "0123456789−T"[i]])));
 const LOWERED = new Map(Array.from("₀₁₂₃₄₅₆₇₈₉", (sign, i) => /** @type {[string, string]} */ ([sign, String(i)])));
 const PART = /"[^"]*"|\p{L}+|\d+(?:\.\d+)?|\s+|[^]/gu;
+const SPACED = /^[\p{L}\p{N}√∂∇|‖]/u; // what stands apart from prose in front of it
 const OPERATORS = new Map([["-", "−"], ["*", "·"]]);
 
 /** @param {string} tag @param {(Node | string)[]} children */
@@ -27,7 +28,7 @@ function parts(text) {
 /** One thing that an index may stand at. @param {string} part */
 function atom(part) {
   if (part.startsWith('"')) {
-    const [en, zh = en] = part.slice(1, -1).split("|").map((prose) => `${prose.replaceAll(" ", "\u00a0")}\u2002`);
+    const [en, zh = en] = part.slice(1, -1).replaceAll(" ", "\u00a0").split("|");
     const text = element("mtext", translate({ en, zh }));
     text.setAttribute("data-en", en);
     text.setAttribute("data-zh", zh);
@@ -48,7 +49,7 @@ function row(given, end) {
     const base = part === "{" ? row(given, "}") : part === "√" ? element("msqrt", group(given)) : atom(part);
     made.append(scripted(base, given));
     if (/^\p{L}{2,}$/u.test(part) && /^[\p{L}"]/u.test(given[0] || "")) made.append(element("mtext", "\u2009"));
-    else if (given[0]?.startsWith('"')) made.append(element("mtext", "\u2002"));
+    else if ((part.startsWith('"') && SPACED.test(given[0] || "")) || (part !== "(" && given[0]?.startsWith('"'))) made.append(element("mtext", "\u2002"));
   }
   given.shift();
   return made;
@@ -81,6 +82,10 @@ function scripted(base, given) {
       else low = made;
     } else break;
   }
+  let primes = "";
+  while (given[0] === "'") primes += given.shift() && "′";
+  // As text: a font for letters draws a prime raised and small, and one for mathematics does so only to an exponent.
+  if (primes) return element("mrow", base, element("mtext", primes));
   return low && high ? element("msubsup", base, low, high) : low ? element("msub", base, low) : high ? element("msup", base, high) : base;
 }
 

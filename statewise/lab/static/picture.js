@@ -1,12 +1,14 @@
 // @ts-check
-/** Pictures to save of what the page shows as buttons: a text whose symbols are coloured, the units of a state. */
+/** Pictures to save of what the page shows by other elements: a text whose symbols are coloured, units of a state, bars. */
 
+import { textWidth } from "./chart.js";
 import { draw } from "./dom.js";
 import { channels } from "./widget.js";
 
 const LINE = 64; // symbols
 const [WIDE, TALL] = [11, 30]; // pixels of a symbol
 const UNIT = 17;
+const [LONG, BAR] = [360, 24]; // of a bar at 100 %, and from bar to bar
 
 /** Between two colours of the page. @param {string} from @param {string} to @param {number} share 0 to 1 */
 export function mixed(from, to, share) {
@@ -37,6 +39,12 @@ export function textPicture(texts, shares, asked, palette, label) {
   return framed(LINE * WIDE, (row + 1) * TALL, label, parts);
 }
 
+/** The pixels of a state over time, enlarged. @param {HTMLCanvasElement} canvas @param {string} label */
+export function heatPicture(canvas, label) {
+  const [width, height] = [960, 480];
+  return framed(width, height, label, [draw("image", { href: canvas.toDataURL("image/png"), width, height, preserveAspectRatio: "none", "image-rendering": "pixelated" })]);
+}
+
 /**
  * Units as squares: one colour for positive numbers, another for negative ones.
  * @param {ArrayLike<number>} values @param {number} top the size that has the full colour @param {any} palette @param {string} label
@@ -49,4 +57,23 @@ export function unitPicture(values, top, palette, label) {
       fill: mixed(palette.paper, value < 0 ? palette.accent : palette.heat, Math.min(1, Math.abs(value) / top)),
     }));
   return framed(columns * UNIT, Math.ceil(values.length / columns) * UNIT, label, parts);
+}
+
+/**
+ * Probabilities as bars. Where a row has a second one, a line stands there: as it was before a change.
+ * @param {(string | number)[][]} rows label, probability, and the second @param {any} palette @param {string} label
+ */
+export function barPicture(rows, palette, label) {
+  const named = rows.map(([name]) => String(name)), left = 16 + Math.max(...named.map((name) => textWidth(name, 13)));
+  const parts = rows.flatMap(([, p, before], at) => {
+    const y = at * BAR, text = { y: y + 16, "font-size": 13, fill: palette.ink };
+    return [
+      draw("text", { ...text, x: left - 8, "text-anchor": "end" }, named[at]),
+      draw("rect", { x: left, y: y + 5, width: LONG, height: 14, fill: palette.panel }),
+      draw("rect", { x: left, y: y + 5, width: LONG * Number(p), height: 14, fill: palette.c0 }),
+      ...(before === undefined ? [] : [draw("rect", { x: left + LONG * Number(before) - 3, y: y + 3, width: 3, height: 18, fill: palette.heat })]),
+      draw("text", { ...text, x: left + LONG + 8 }, `${(100 * Number(p)).toFixed(1)}%`),
+    ];
+  });
+  return framed(left + LONG + 64, rows.length * BAR, label, parts);
 }

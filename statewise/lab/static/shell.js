@@ -1,15 +1,13 @@
 // @ts-check
 /** The page around the views: which one is shown, language, theme, explanations, downloads. */
 
-import { currentLanguage, fill, make, named, say, setLanguage, translate } from "./dom.js";
+import { currentLanguage, draw, fill, make, named, say, setLanguage, translate } from "./dom.js";
 import { download } from "./download.js";
 import { equations } from "./math.js";
 import { VIEWS } from "./views.js";
 
 /** @typedef {import("./views.js").View} View */
 /** @typedef {import("./download.js").Picture} Picture */
-
-const HUES = 8;
 
 /** What a reader chose is kept where the browser allows it. */
 const chosen = {
@@ -50,11 +48,8 @@ function palette() {
 function readPalette() {
   const theme = getComputedStyle(document.documentElement);
   const colour = (/** @type {string} */ name) => theme.getPropertyValue(`--${name}`).trim();
-  const names = ["paper", "ink", "quiet", "rule", "panel", "accent", "heat", "good"];
-  return {
-    .../** @type {Record<string, string>} */ (Object.fromEntries(names.map((name) => [name, colour(name)]))),
-    hues: Array.from({ length: HUES }, (_, index) => colour(`c${index}`)),
-  };
+  const names = ["paper", "ink", "rule", "panel", "accent", "heat", "c0"];
+  return Object.fromEntries(names.map((name) => [name, colour(name)]));
 }
 
 /** Computes the models: here, by another engine, or on a server, which can do more. @typedef {{makeMachine: (record: any) => any, tools?: (lab: any) => any}} Engine */
@@ -67,22 +62,28 @@ function makeLab(bundle, engine) {
     live: null,
     extra: bundle.extra || {},
     t: translate,
-    lang: currentLanguage,
-    dark: () => document.documentElement.dataset.theme === "dark",
     get palette() {
       return palette();
     },
-    /** @param {string} name @param {Picture} picture @param {"csv" | "svg" | "png"} [format] */
-    download: (name, picture, format) => download(name, picture, format || (picture.rows ? "csv" : "png")),
-    /** Buttons that save a picture and its numbers. @param {string} name @param {() => Picture} get @param {("csv" | "svg" | "png")[]} [formats] */
-    exports: (name, get, formats = ["csv", "svg", "png"]) => {
+    /** Buttons that save a picture and its numbers. @param {string} name @param {() => Picture} get */
+    exports: (name, get) => {
       const save = (/** @type {"csv" | "svg" | "png"} */ format) =>
         make(
           "button",
           { type: "button", click: () => download(name, get(), format), ...named({ en: `Save ${name} as ${format.toUpperCase()}`, zh: `将 ${name} 存为 ${format.toUpperCase()}` }) },
           format.toUpperCase(),
         );
-      return make("div", { class: "export" }, ...formats.map(save));
+      return make("div", { class: "export" }, save("csv"), save("svg"), save("png"));
+    },
+    /** A place for a picture, between its title and what saves it. @param {string} name @param {import("./dom.js").Words | null} title @param {Node[]} below */
+    picture: (name, title, ...below) => {
+      const place = make("div");
+      let shown = /** @type {() => Picture} */ (() => ({ svg: draw("svg"), rows: [] }));
+      const show = (/** @type {SVGSVGElement} */ svg, /** @type {() => Picture["rows"]} */ rows) => {
+        fill(place, svg);
+        shown = () => ({ svg, rows: rows() });
+      };
+      return { element: make("figure", { class: "panel", id: name }, title && make("h3", {}, say(title)), place, ...below, lab.exports(name, () => shown())), place, show };
     },
   };
   if (engine.tools) lab.live = engine.tools(lab);

@@ -33,19 +33,36 @@ export function titleOf(machine) {
   return machine.year ? `${machine.name} (${machine.year})` : machine.name;
 }
 
-/** Any selection of models, as boxes to tick. @param {Machine[]} machines @param {Set<string>} chosen @param {() => void} change */
-export function severalModels(machines, chosen, change) {
+/**
+ * Any selection of models, as boxes to tick, with a card for each one that is ticked.
+ * @template {{element: HTMLElement}} Card
+ * @param {Machine[]} machines @param {string[]} first names of those that are ticked @param {HTMLElement} place @param {(machine: Machine) => Card} create @param {() => void} change
+ */
+export function cards(machines, first, place, create, change) {
+  const known = machines.filter(({ name }) => first.includes(name));
+  const chosen = new Set(known.length ? known : machines.slice(0, first.length));
+  /** @type {Map<Machine, Card>} */
+  const made = new Map();
+  /** Those that are ticked, in the order of the models. */
+  const shown = () => machines.filter((machine) => chosen.has(machine)).map((machine) => {
+    const card = made.get(machine) || create(machine);
+    made.set(machine, card);
+    return card;
+  });
+  const arrange = () => {
+    place.replaceChildren(...shown().map(({ element }) => element));
+    change();
+  };
   const boxes = machines.map((machine) => {
-    const input = make("input", { type: "checkbox", value: machine.name });
-    input.checked = chosen.has(machine.name);
-    input.addEventListener("change", () => {
-      if (input.checked) chosen.add(machine.name);
-      else chosen.delete(machine.name);
-      change();
-    });
+    const input = make("input", { type: "checkbox", value: machine.name, change: () => {
+      if (input.checked) chosen.add(machine);
+      else chosen.delete(machine);
+      arrange();
+    } });
+    input.checked = chosen.has(machine);
     return make("label", { class: "chip" }, input, titleOf(machine));
   });
-  return make("fieldset", { class: "chips" }, make("legend", {}, say({ en: "Models", zh: "模型" })), ...boxes);
+  return { boxes: make("fieldset", { class: "chips" }, make("legend", {}, say({ en: "Models", zh: "模型" })), ...boxes), shown, arrange };
 }
 
 /** One of the models. @param {Machine[]} machines @param {string} value @param {(machine: Machine) => void} pick @param {Words} [label] */
@@ -79,16 +96,17 @@ export function drawBars(place, machine, logits, { most = 8, labels = machine.re
   while (place.children.length < order.length) {
     place.append(make("div", {}, make("span", { class: "symbol" }, ""), make("span", { class: "track" }, make("span", { class: "ghost" }), make("span", { class: "bar" })), make("span", { class: "value" }, "")));
   }
-  order.forEach((id, row) => {
+  return order.map((id, row) => {
     const [symbol, track, value] = /** @type {Iterable<HTMLElement>} */ (place.children[row].children);
     const [behind, bar] = /** @type {Iterable<HTMLElement>} */ (track.children);
-    write(symbol, labels ? labels[id] : visible(machine.vocab.label(id)));
+    const label = labels ? labels[id] : visible(machine.vocab.label(id));
+    write(symbol, label);
     write(value, `${(100 * p[id]).toFixed(1)}%`);
     bar.style.width = `${100 * p[id]}%`;
     behind.hidden = !q;
     if (q) behind.style.width = `${100 * q[id]}%`;
+    return [label, p[id], ...(q ? [q[id]] : [])];
   });
-  return order.map((id) => [labels ? labels[id] : machine.vocab.label(id), p[id], ...(q ? [q[id]] : [])]);
 }
 
 /** The places of the largest numbers, the largest first. @param {Float64Array} values @param {number} most */

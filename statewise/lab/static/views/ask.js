@@ -4,6 +4,7 @@
 import { chart } from "../chart.js";
 import { button, fill, make, say, slider } from "../dom.js";
 import { softmaxOf } from "../machine.js";
+import { barPicture } from "../picture.js";
 import { bytesText, newest, titleOf } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
@@ -22,11 +23,11 @@ export const askView = {
     zh: "移动滑块，提问之前隔的词越来越多：窗口模型只在窗口够得着时知道，Elman 网络始终没学会记住国名，门控、列表和矩阵仍然记得，但所用字节数相差很大。",
   },
   more: {
-    en: "The country is named once, at the start; other countries follow.",
-    zh: "国名只在开头出现一次，之后还会提到别的国家。",
+    en: "The country is named once, at the start; other countries follow. Mamba-2, whose state is a matrix, is right three times in four at every distance.",
+    zh: "国名只在开头出现一次，之后还会提到别的国家。Mamba-2 的状态是矩阵，在各个距离上都是四次答对三次。",
   },
   how: {
-    equation: "p(language | passage) = softmax(head(s_T))   distance = \"words from the country to the answer|国名到答案之间的词数\"",
+    equation: "p(\"language|语言\" | \"passage|段落\") = softmax(head(s_T))   \"distance: words from the country to the answer|距离：国名到答案之间的词数\"",
     code: 'from statewise.data.embedded import passages\n\nrow = passages(distance=64).held[0]\nprint(row.text, "→", row.label)',
     command: "statewise compare passages",
   },
@@ -40,10 +41,10 @@ export const askView = {
     let [at, turn] = [0, 0];
     const shown = make("p", { class: "futures" });
     const table = make("div", { class: "scroll", tabindex: 0 });
-    const curves = make("div", {});
     const covered = make("p", { class: "finding" });
-    /** @type {(string | number)[][]} */
-    let rows = [];
+    const curves = lab.picture("ask-accuracy", { en: "Right answers by distance", zh: "正确率与距离" }, covered);
+    /** @type {{machine: Machine, answer: string, p: number, bytes: number}[]} */
+    let answers = [];
     const draw = newest(async (isNewest) => {
       const among = passages.filter((one) => one.distance === distances[at]);
       const passage = among[turn % among.length];
@@ -57,9 +58,9 @@ export const askView = {
         const labels = /** @type {string[]} */ (machine.record.labels);
         return { machine, answer: labels[best], p: p[labels.indexOf(passage.label)], bytes: machine.bytes(step.state) };
       };
-      const answers = await Promise.all(machines.map(answer));
+      const given = await Promise.all(machines.map(answer));
       if (!isNewest()) return;
-      rows = [["model", "answer", "probability of the right answer", "bytes of state"], ...answers.map(({ machine, answer, p, bytes }) => [machine.name, answer, p, bytes])];
+      answers = given;
       const head = [{ en: "model", zh: "模型" }, { en: "answer", zh: "回答" }, { en: `p(${passage.label})`, zh: `p(${passage.label})` }, { en: "state", zh: "状态" }, { en: "right, of 250", zh: "正确率（250 段）" }];
       fill(
         table,
@@ -90,17 +91,22 @@ export const askView = {
         mark: true,
         points: /** @type {[number, number][]} */ (Object.entries(accuracy[machine.name] || {}).map(([distance, share]) => [Number(distance), 100 * share])),
       }));
-      const width = Math.max(300, curves.clientWidth || 640);
+      const width = Math.max(300, curves.place.clientWidth || 640);
       const highest = series.filter(({ points }) => points.length && points.every(([, share]) => share >= 99.5)).map(({ name }) => name);
       covered.textContent = highest.length > 1 ? lab.t({ en: `Their curves lie on each other at 100 %: ${highest.join(", ")}.`, zh: `以下曲线在 100% 处重叠：${highest.join("、")}。` }) : "";
-      fill(curves, chart({ width, height: 260, title: lab.t({ en: "Right answers by distance", zh: "正确率与距离" }), x: { label: lab.t({ en: "words between", zh: "间隔词数" }), log: true, min: distances[0], max: distances[distances.length - 1], ticks: distances, show: String }, y: { label: "%", min: 0, max: 100 }, series, marks: [{ x: distances[at] }] }));
+      const svg = chart({ width, height: 260, title: lab.t({ en: "Right answers by distance", zh: "正确率与距离" }), x: { label: lab.t({ en: "words between", zh: "间隔词数" }), log: true, min: distances[0], max: distances[distances.length - 1], ticks: distances, show: String }, y: { label: "%", min: 0, max: 100 }, series, marks: [{ x: distances[at] }] });
+      curves.show(svg, () => [["model", ...distances.map((distance) => `right after ${distance} words, %`)], ...series.map(({ name, points }) => [name, ...points.map(([, share]) => share)])]);
+    });
+    const picture = () => ({
+      svg: barPicture(answers.map(({ machine, p }) => [shortened(machine.name), p]), lab.palette, lab.t({ en: "Probability of the right answer", zh: "正确回答的概率" })),
+      rows: [["model", "answer", "probability of the right answer", "bytes of state"], ...answers.map(({ machine, answer, p, bytes }) => [machine.name, answer, p, bytes])],
     });
     const bar = slider({ label: { en: "Words between the country and the answer", zh: "国名与答案之间的词数" }, min: 0, max: distances.length - 1, step: 1, value: at, show: (i) => String(distances[i]), input: (i) => { at = i; draw(); } });
     const next = button({ en: "Another passage", zh: "换一段" }, () => {
       turn += 1;
       draw();
     });
-    root.append(make("div", { class: "controls" }, bar.element, next), shown, make("div", { class: "panels" }, make("div", { class: "panel whole" }, table, lab.exports("ask", () => ({ svg: /** @type {any} */ (curves.querySelector("svg")), rows }))), make("div", { class: "panel whole" }, make("h3", {}, say({ en: "Right answers by distance", zh: "正确率与距离" })), curves, covered)));
+    root.append(make("div", { class: "controls" }, bar.element, next), shown, make("div", { class: "panels whole" }, make("div", { class: "panel" }, table, lab.exports("ask-answers", picture)), curves.element));
     draw();
     return { update: draw };
   },

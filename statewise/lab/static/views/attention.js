@@ -23,7 +23,7 @@ const STEPS = /** @type {{title: Words, says: Words}[]} */ ([
   { title: { en: "Align", zh: "对齐" }, says: { en: "Scores become weights a; softmax makes them sum to 1.", zh: "分数变成权重 a；softmax 使它们之和为 1。" } },
   { title: { en: "Context", zh: "上下文" }, says: { en: "The states are averaged with these weights: c = Σ a h.", zh: "按权重把隐状态加权求和：c = Σ a h。" } },
   { title: { en: "Update", zh: "更新" }, says: { en: "From what was read, the decoder's state s says which kind comes next.", zh: "根据读到的内容更新解码器状态 s：接下来要哪类词。" } },
-  { title: { en: "Output", zh: "输出" }, says: { en: "The context gives a probability to every target word.", zh: "由上下文得到每个目标词的概率。" } }]);
+  { title: { en: "Output", zh: "输出" }, says: { en: "The context gives a probability to every target word; ∎ ends the sentence.", zh: "由上下文得到每个目标词的概率；∎ 表示句子结束。" } }]);
 
 /** @type {import("../views.js").View} */
 export const attentionView = {
@@ -38,7 +38,7 @@ export const attentionView = {
     zh: "拖动一个分数，译文随之改变。选用只看位置的打分并去掉形容词，翻译就错了。",
   },
   how: {
-    equation: "\"1\"  h_j = encoder(x_1 … x_S)_j          \"4\"  c_t = Σ_j a_tj h_j\n\"2\"  e_tj = score(q_t, h_j), q_t = 4 s_{t-1}    \"5\"  s_t = f(s_{t-1}, c_t)\n\"3\"  a_t = align(e_t)                         \"6\"  p(y_t) = softmax(output(s_{t-1}, c_t))\n\n\"dot|点积\" q · h    \"scaled|缩放\" q · h / √K    \"cosine|余弦\" g q · h / (|q| |h|)    \"general|双线性\" qᵀ W h    \"additive|加性\" vᵀ tanh(W q + U h + b)    \"location|按位置\" W_j q",
+    equation: "\"1\"  h_j = encoder(x_1 … x_S)_j          \"2\"  e_tj = score(q_t, h_j), q_t = 4 s_{t-1}\n\"3\"  a_t = align(e_t)          \"4\"  c_t = Σ_j a_tj h_j\n\"5\"  s_t = f(s_{t-1}, c_t)          \"6\"  p(y_t) = softmax(output(s_{t-1}, c_t))\n\n\"dot|点积\" q · h    \"scaled|缩放\" q · h / √K    \"cosine|余弦\" g q · h / (|q| |h|)    \"general|双线性\" qᵀ W h    \"additive|加性\" vᵀ tanh(W q + U h + b)    \"location|按位置\" W_j q",
     code: "import torch\nfrom statewise.layers import make_alignment, make_score\n\nquery_BTQ, keys_BSK = torch.randn(1, 1, 8), torch.randn(1, 4, 8)\nscore = make_score(\"dot\", query_width=8, key_width=8)\nalign = make_alignment(\"soft\", query_width=8)\nscores_BTS = score(query_BTQ, score.prepare(keys_BSK))\nweights_BTS = align(scores_BTS, query_BTQ, torch.zeros(1, 1), torch.tensor([4]))\ncontext_BTK = weights_BTS @ keys_BSK",
     command: "statewise train translation --set model.attention.score=additive --set model.attention.alignment=soft",
   },
@@ -52,9 +52,9 @@ function mount(root, lab) {
   const phrase = lab.extra.attention;
   const kinds = phrase.kinds.length, bySource = new Map(phrase.words.map((word) => [word.source, word]));
   const at = { source: [...phrase.start], score: "dot", alignment: "soft", reach: phrase.reach, position: 1, step: 6, changed: /** @type {Map<string, number>} */ (new Map()) };
-  const steps = make("div", { class: "steps" }), output = make("p", { class: "translation", "aria-live": "polite" }), matrix = make("div");
-  /** @type {{svg?: SVGSVGElement, rows: (string | number)[][]}} */
-  const saved = { rows: [] };
+  const steps = make("div", { class: "steps" }), output = make("p", { class: "translation", "aria-live": "polite" });
+  const matrix = lab.picture("attention-weights", { en: "Where each target word looks", zh: "每个目标词看向哪里" },
+    make("p", { class: "note" }, say({ en: "The vectors of this example are set by hand, so that every number can be followed; scores and alignments are those of the package.", zh: "本例的向量是手工设定的，便于逐个核对；打分函数与对齐方式和软件包中的完全一致。" })));
   let looks = /** @type {Look[]} */ ([]);
 
   const words = () => at.source.filter(Boolean).map((name) => /** @type {import("../attention.js").Word} */ (bySource.get(name)));
@@ -119,7 +119,7 @@ function mount(root, lab) {
     click: () => { at.position = position; redraw(); /** @type {HTMLElement} */ (output.children[position]).focus(); } }, position < at.position || at.step === 6 || position > at.position ? targetOf(look.best) : "?")));
 
   const drawMatrix = () => {
-    const source = words(), size = Math.min(56, ((matrix.clientWidth || 320) - 80) / source.length), left = 74, top = 24;
+    const source = words(), size = Math.min(56, ((matrix.place.clientWidth || 320) - 80) / source.length), left = 74, top = 24;
     const svg = draw("svg", { class: "chart", viewBox: `0 0 ${left + source.length * size + 6} ${top + looks.length * 34 + 4}`, role: "img", "font-size": 12, "aria-label": lab.t({ en: "Weights of all target words", zh: "所有目标词的权重" }) });
     svg.style.maxWidth = `${left + source.length * size + 6}px`;
     source.forEach((word, place) => svg.append(draw("text", { class: "name", x: left + (place + 0.5) * size, y: 15, "text-anchor": "middle" }, word.source)));
@@ -130,9 +130,7 @@ function mount(root, lab) {
         draw("g", { class: "c0" }, draw("rect", { class: "shade", x: left + place * size, y: top + position * 34, width: size - 2, height: 32, opacity: (0.75 * weight).toFixed(3) })),
         draw("text", { class: "name", x: left + (place + 0.5) * size, y: top + position * 34 + 20, "text-anchor": "middle" }, weight.toFixed(2))));
     });
-    fill(matrix, svg);
-    saved.svg = svg;
-    saved.rows = [["target", "source", "score", "weight"], ...looks.flatMap((look) => source.map((word, place) => [targetOf(look.best), word.source, look.scores[place], look.weights[place]]))];
+    matrix.show(svg, () => [["target", "source", "score", "weight"], ...looks.flatMap((look) => source.map((word, place) => [targetOf(look.best), word.source, look.scores[place], look.weights[place]]))]);
   };
 
   const redraw = () => {
@@ -168,16 +166,13 @@ function mount(root, lab) {
   fill(root,
     make("div", { class: "controls" },
       make("fieldset", { class: "choice words" }, make("legend", {}, say({ en: "Source sentence", zh: "源句" })), ...pickers),
-      choice({ label: { en: "Score", zh: "打分函数" }, options: SCORES, value: at.score, pick: (value) => { at.score = value; at.changed.clear(); redraw(); } }).element,
-      choice({ label: { en: "Alignment", zh: "对齐方式" }, options: ALIGNMENTS, value: at.alignment, pick: (value) => { at.alignment = value; redraw(); } }).element,
+      choice({ label: { en: "Score", zh: "打分函数" }, options: SCORES, value: at.score, pick: (value) => { at.score = value; at.changed.clear(); redraw(); } }),
+      choice({ label: { en: "Alignment", zh: "对齐方式" }, options: ALIGNMENTS, value: at.alignment, pick: (value) => { at.alignment = value; redraw(); } }),
       slider({ label: { en: "Reach of the local forms", zh: "局部对齐的半径" }, min: 1, max: 4, step: 1, value: at.reach, input: (value) => { at.reach = value; redraw(); } }).element,
       make("div", { class: "buttons" },
         button({ en: "◀ Back", zh: "◀ 上一步" }, () => onwards(-1)), button({ en: "Next step ▶", zh: "下一步 ▶" }, () => onwards(1)),
         button({ en: "Undo my scores", zh: "撤销改动的分数" }, () => { at.changed.clear(); redraw(); }))),
     make("div", { class: "panels attention" },
-      make("section", { class: "panel", ...named({ en: "The six steps", zh: "六个步骤" }) }, output, steps),
-      make("figure", { class: "panel", id: "attention-weights" }, make("h3", {}, say({ en: "Where each target word looks", zh: "每个目标词看向哪里" })), matrix,
-        make("p", { class: "note" }, say({ en: "The vectors of this example are set by hand, so that every number can be followed; scores and alignments are those of the package.", zh: "本例的向量是手工设定的，便于逐个核对；打分函数与对齐方式和软件包中的完全一致。" })),
-        lab.exports("attention-weights", () => saved))));
+      make("section", { class: "panel", ...named({ en: "The six steps", zh: "六个步骤" }) }, output, steps), matrix.element));
   return { update: redraw };
 }

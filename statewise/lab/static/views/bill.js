@@ -43,8 +43,8 @@ export const billView = {
   id: "bill",
   title: { en: "The bill", zh: "账单" },
   lookFor: {
-    en: "Move the context: attention pays with bytes and work that grow with every token and gets a path of one step to all of them; a recurrence pays the same for any length, but a token N steps back is N steps away.",
-    zh: "改变上下文长度：注意力的状态和计算量随每个词元增长，换来与任何词元只隔一步；循环网络不论多长代价都不变，但 N 步之前的词元就在 N 步之外。",
+    en: "Move the context: attention pays with bytes and work that grow with every token and gets a path of one step to all of them; a recurrence pays the same for the next token at any length, but a token N steps back is N steps away.",
+    zh: "改变上下文长度：注意力的状态和计算量随每个词元增长，换来与任何词元只隔一步；循环网络读下一个词元的代价与长度无关，但 N 步之前的词元就在 N 步之外。",
   },
   how: {
     equation: "\"FLOPs:|浮点运算：\" 2 m n k \"for each product of an|：每次\" m × k \"with a|与\" k × n \"matrix, of one more token after the context|矩阵相乘，指上下文之后再读一个词元\"\n\"state: bytes of one row's state|状态：一行状态的字节数\"      \"training: bytes kept for the backward pass over one row|训练：一行的反向传播所保留的字节数\"\n\"path: operations between two tokens|路径：相距\" N \"apart:|的两个词元之间的运算步数：\" 1, log N, N, \"or none|或没有\"",
@@ -59,9 +59,8 @@ export const billView = {
 function mount(root, lab) {
   const { contexts, models, vocab } = /** @type {{contexts: number[], models: Row[], vocab: number}} */ (lab.extra.bill);
   const at = { index: contexts.indexOf(4096), quantity: /** @type {Quantity} */ ("state"), shown: new Set(SHOWN) };
-  const place = make("div"), table = make("div", { class: "scroll", tabindex: 0 }), spoken = make("p", { class: "finding", "aria-live": "polite" });
-  /** @type {{svg?: SVGSVGElement}} */
-  const saved = {};
+  const table = make("div", { class: "scroll", tabindex: 0 }), spoken = make("p", { class: "finding", "aria-live": "polite" });
+  const curves = lab.picture("bill-chart", null, spoken);
   const amount = (/** @type {Quantity} */ quantity, /** @type {number} */ value) => (quantity === "flops" ? inThousands(value) : inBytes(value));
   const bars = new Map(QUANTITIES.map(({ value }) => [value, Math.log10(Math.max(...models.flatMap((row) => row[value] || [1])))]));
 
@@ -70,7 +69,7 @@ function mount(root, lab) {
     const values = chosen.flatMap((row) => /** @type {number[]} */ (row[at.quantity])).filter((value) => value > 0);
     const name = /** @type {{label: import("../dom.js").Words}} */ (QUANTITIES.find(({ value }) => value === at.quantity));
     const svg = chart({
-      width: place.clientWidth || 600, height: 320, title: lab.t(name.label),
+      width: curves.place.clientWidth || 600, height: 320, title: lab.t(name.label),
       x: { label: lab.t({ en: "context, tokens", zh: "上下文长度（词元）" }), log: true, min: contexts[0], max: contexts[contexts.length - 1], ticks: contexts.filter((_, index) => index % 2 === 0), show: (value) => value.toLocaleString("en") },
       y: { label: lab.t(name.label), log: true, min: Math.min(...values, 10) / 1.5, max: Math.max(...values, 100) * 2, ticks: at.quantity === "flops" ? undefined : BYTES, show: (value) => amount(at.quantity, value) },
       series: chosen.map((row, index) => ({
@@ -79,8 +78,7 @@ function mount(root, lab) {
       })),
       marks: [{ x: contexts[at.index], label: contexts[at.index].toLocaleString("en") }],
     });
-    fill(place, svg);
-    saved.svg = svg;
+    curves.show(svg, rows);
   };
 
   const drawTable = () => {
@@ -120,8 +118,8 @@ function mount(root, lab) {
   fill(root,
     make("div", { class: "controls" },
       slider({ label: { en: "Context, tokens", zh: "上下文长度（词元）" }, min: 0, max: contexts.length - 1, step: 1, value: at.index, show: (index) => contexts[index].toLocaleString("en"), input: (index) => { at.index = index; redraw(); } }).element,
-      choice({ label: { en: "Drawn below", zh: "下图显示" }, options: QUANTITIES, value: at.quantity, pick: (value) => { at.quantity = value; drawChart(); } }).element),
-    make("figure", { class: "panel", id: "bill-chart" }, place, spoken, lab.exports("bill", () => ({ svg: saved.svg, rows: rows() }))),
+      choice({ label: { en: "Drawn below", zh: "下图显示" }, options: QUANTITIES, value: at.quantity, pick: (value) => { at.quantity = value; drawChart(); } })),
+    curves.element,
     make("p", { class: "note" },
       say({ en: `Default sizes, vocabulary ${vocab}, one row, float32. Bars are logarithmic. `, zh: `默认规模，词表 ${vocab}，一行，float32。条形为对数刻度。` }),
       make("i", { class: "swatch c4" }), say({ en: "grows with the context  ", zh: "随上下文增长  " }), make("i", { class: "swatch c0" }), say({ en: "does not", zh: "不增长" })),

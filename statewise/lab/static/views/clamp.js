@@ -3,7 +3,7 @@
 
 import { chart } from "../chart.js";
 import { fill, make, say, slider } from "../dom.js";
-import { futures } from "../futures.js";
+import { futures, readTwice } from "../futures.js";
 import { Reading } from "../reading.js";
 import { readers, newest, oneModel, textBox, visible } from "../widget.js";
 
@@ -43,12 +43,10 @@ export const clampView = {
     let part = -1;
     let value = 1;
     let [old, changed] = [new Reading(machine), new Reading(machine)];
-    const two = futures(lab);
-    const curves = make("div", {});
+    const two = futures(lab, "clamp-next");
     const facts = make("p", { class: "finding" });
+    const curves = lab.picture("clamp-surprise", { en: "Surprise", zh: "意外度" }, facts);
     const options = make("div", { class: "controls" });
-    /** @type {(string | number)[][]} */
-    let rows = [];
     const seen = () => old.steps[old.steps.length - 1].seen;
     /** Parts that can be held alone: heads of attention, units of a vector. */
     const parts = () => {
@@ -64,10 +62,10 @@ export const clampView = {
         points: /** @type {[number, number][]} */ (values.map((one, t) => [t + 1, Math.min(one, 1e3)])),
         hue: index ? 4 : 0,
       }));
-      const width = Math.max(300, Math.min(900, curves.clientWidth || 640));
-      fill(curves, chart({ width, height: 220, title: lab.t({ en: "Surprise at each symbol", zh: "每个符号的意外度" }), x: { label: lab.t({ en: "symbol", zh: "符号" }), min: 1, max: Math.max(2, surprises[0].length) }, y: { label: "bit", min: 0, max: high }, series }));
+      const width = Math.max(300, Math.min(900, curves.place.clientWidth || 640));
+      const svg = chart({ width, height: 220, title: lab.t({ en: "Surprise at each symbol", zh: "每个符号的意外度" }), x: { label: lab.t({ en: "symbol", zh: "符号" }), min: 1, max: Math.max(2, surprises[0].length) }, y: { label: "bit", min: 0, max: high }, series });
+      curves.show(svg, () => [["t", "symbol", "bits as trained", "bits clamped"], ...surprises[0].map((one, t) => [t + 1, visible(old.texts[t + 1]), one, surprises[1][t]])]);
       facts.textContent = lab.t({ en: `mean surprise ${mean(surprises[0]).toFixed(2)} bit as trained, ${mean(surprises[1]).toFixed(2)} bit with ${name} held at ${value}`, zh: `平均意外度：原样 ${mean(surprises[0]).toFixed(2)} bit；将 ${name} 固定为 ${value} 后 ${mean(surprises[1]).toFixed(2)} bit` });
-      rows = [["t", "symbol", "bits as trained", "bits clamped"], ...surprises[0].map((one, t) => [t + 1, visible(old.texts[t + 1]), one, surprises[1][t]])];
       two.draw(old, changed);
     };
     const hold = newest(async (isNewest) => {
@@ -88,9 +86,7 @@ export const clampView = {
       fill(options, pickModel, make("label", { class: "pick" }, say({ en: "Observed value", zh: "观测值" }), list), which.element, level.element);
     };
     const fresh = newest(async (isNewest) => {
-      const both = [new Reading(machine), new Reading(machine)];
-      for (const one of both) one.write(text);
-      for (const one of both) await one.read();
+      const both = await readTwice(machine, text);
       if (!isNewest()) return;
       [old, changed] = both;
       choose();
@@ -111,8 +107,7 @@ export const clampView = {
       for (const one of [old, changed]) one.write(text);
       again();
     });
-    const panel = make("div", { class: "panel" }, make("h3", {}, say({ en: "Surprise", zh: "意外度" })), curves, facts, lab.exports("clamp", () => ({ svg: /** @type {any} */ (curves.querySelector("svg")), rows })));
-    root.append(typed.element, options, make("div", { class: "panels" }, panel, two.element));
+    root.append(typed.element, options, make("div", { class: "panels" }, curves.element, two.element));
     fresh();
     return { update: () => void (old.steps.length && draw()) };
   },

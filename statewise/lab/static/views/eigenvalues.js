@@ -116,7 +116,7 @@ export const eigenvaluesView = {
   how: {
     equation: "h_t = φ(W h_{t-1})\n∂h_T/∂h_{T-k} = Π_{j=T-k+1}^T diag(φ'(a_j)) W          \"linear:|线性：\" W^k = Q Λ^k Q⁻¹\n\"vanished: norm|消失：范数\" < 10⁻³     \"exploded: norm|爆炸：范数\" > 10³     W_ij ~ N(0, g²/n)",
     code: "from statewise.inspection import gradient_norms\n\n# 200 random matrices: norms of the gradient at distance 0 … 60\nnorms_RT = gradient_norms(width=16, steps=60, draws=200, variance=1.0, shared=True)\nprint((norms_RT[:, 60] < 1e-3).sum(), \"vanished,\", (norms_RT[:, 60] > 1e3).sum(), \"exploded\")",
-    command: "statewise inspect RUN gradient",
+    command: "statewise inspect shakespeare-elman gradient",
   },
   mount,
 };
@@ -125,11 +125,11 @@ export const eigenvaluesView = {
 function mount(root, lab) {
   const at = { first: { re: 0.85, im: 0.49 }, second: { re: 0.85, im: -0.49 }, shear: 0, tanh: false, steps: 40, scale: 1, width: 16, shared: true };
   let logs = drawnNorms(at.width, 100, DRAWS, at.shared, normal(1));
-  const plane = make("div"), paths = make("div"), curve = make("div"), counts = make("div");
   const spoken = make("p", { class: "finding", "aria-live": "polite" });
   const counted_ = make("p", { class: "finding", "aria-live": "polite" });
-  /** @type {{svg: Record<string, SVGSVGElement>, rows: Record<string, (string | number)[][]>}} */
-  const saved = { svg: {}, rows: {} };
+  const plane = lab.picture("eigenvalues-plane", { en: "Eigenvalues of W: drag them", zh: "W 的特征值：拖动它们" }, spoken);
+  const paths = lab.picture("eigenvalues-paths", { en: "Where states go", zh: "隐状态的轨迹" });
+  const curve = lab.picture("eigenvalues-curve", { en: "What is left of a gradient", zh: "梯度还剩多少" });
   /** @type {SVGCircleElement[]} */
   let handles = [];
 
@@ -153,7 +153,7 @@ function mount(root, lab) {
   });
 
   const drawPlane = () => {
-    const size = Math.min(plane.clientWidth || 360, 420), middle = size / 2, zoom = (middle - 14) / REACH;
+    const size = Math.min(plane.place.clientWidth || 360, 420), middle = size / 2, zoom = (middle - 14) / REACH;
     const root_ = draw("svg", { class: "chart", viewBox: `0 0 ${size} ${size}`, "font-size": 12 });
     root_.style.maxWidth = `${size}px`;
     root_.append(
@@ -190,14 +190,12 @@ function mount(root, lab) {
       return handle;
     });
     root_.append(...handles);
-    fill(plane, root_);
-    saved.svg.plane = root_;
+    plane.show(root_, () => [["eigenvalue", "real", "imaginary"], [1, at.first.re, at.first.im], [2, at.second.re, at.second.im]]);
   };
 
   const redraw = () => {
     place();
     const w = matrixOf(at.first, at.second, at.shear);
-    saved.rows.plane = [["eigenvalue", "real", "imaginary"], [1, at.first.re, at.first.im], [2, at.second.re, at.second.im]];
     const starts = Array.from({ length: 8 }, (_, index) => /** @type {[number, number]} */ ([Math.cos((index * Math.PI) / 4), Math.sin((index * Math.PI) / 4)]));
     const runs = starts.map((start) => trajectory(w, start, at.steps, at.tanh));
     drawPaths(runs);
@@ -212,7 +210,7 @@ function mount(root, lab) {
   };
 
   const drawPaths = (/** @type {[number, number][][]} */ runs) => {
-    const size = Math.min(paths.clientWidth || 360, 420), middle = size / 2, zoom = middle / 1.5;
+    const size = Math.min(paths.place.clientWidth || 360, 420), middle = size / 2, zoom = middle / 1.5;
     const to = (/** @type {number} */ value) => Math.max(-4 * size, Math.min(4 * size, value * zoom));
     const svg = draw("svg", { class: "chart", viewBox: `0 0 ${size} ${size}`, role: "img", "font-size": 12,
       "aria-label": lab.t({ en: "Trajectories of the state from eight starting points", zh: "隐状态从八个起点出发的轨迹" }) });
@@ -225,9 +223,7 @@ function mount(root, lab) {
         ...run.map(([x, y], step) => draw("circle", { class: "dot", cx: middle + to(x), cy: middle - to(y), r: step === 0 ? 4.5 : index ? 1.3 : 2.2 }))));
     });
     svg.append(draw("text", { class: "tick", x: size - 4, y: size - 6, "text-anchor": "end" }, lab.t({ en: "h, from eight starts", zh: "隐状态 h，八个起点" })));
-    fill(paths, svg);
-    saved.svg.paths = svg;
-    saved.rows.paths = [["start", "step", "h1", "h2"], ...runs.flatMap((run, start) => run.map(([x, y], step) => [start + 1, step, x, y]))];
+    paths.show(svg, () => [["start", "step", "h1", "h2"], ...runs.flatMap((run, start) => run.map(([x, y], step) => [start + 1, step, x, y]))]);
   };
 
   const drawCurve = (/** @type {number[]} */ norms) => {
@@ -235,7 +231,7 @@ function mount(root, lab) {
     const extent = Math.max(...[...norms, largest ** at.steps].map((norm) => Math.abs(Math.log10(Math.max(norm, 1e-300)))));
     const decades = Math.min(12, Math.max(2, Math.ceil(extent)));
     const svg = chart({
-      width: curve.clientWidth || 520, height: 270,
+      width: curve.place.clientWidth || 520, height: 270,
       title: lab.t({ en: "Norm of the gradient against distance", zh: "梯度范数随距离的变化" }),
       x: { label: lab.t({ en: "distance, steps", zh: "距离（步）" }), min: 0, max: at.steps },
       y: { label: lab.t({ en: "norm of ∂h(T) / ∂h(T−k)", zh: "∂h(T) / ∂h(T−k) 的范数" }), log: true, min: 10 ** -decades, max: 10 ** decades },
@@ -245,15 +241,13 @@ function mount(root, lab) {
       ],
       marks: [{ y: 1 }],
     });
-    fill(curve, svg);
-    saved.svg.curve = svg;
-    saved.rows.curve = [["distance", "norm", "largest eigenvalue to the power"], ...norms.map((norm, step) => [step, norm, largest ** step])];
+    curve.show(svg, () => [["distance", "norm", "largest eigenvalue to the power"], ...norms.map((norm, step) => [step, norm, largest ** step])]);
   };
 
   const drawCounts = () => {
     const all = SCALES.map((scale) => ({ scale, ...counted(logs, at.steps, scale) }));
     const svg = chart({
-      width: counts.clientWidth || 520, height: 270,
+      width: counts.place.clientWidth || 520, height: 270,
       title: lab.t({ en: "Vanished and exploded gradients against the scale of the weights", zh: "梯度消失与爆炸的个数随权重尺度的变化" }),
       x: { label: lab.t({ en: "scale g of the weights", zh: "权重尺度 g" }), min: 0.5, max: 1.5 },
       y: { label: lab.t({ en: `of ${DRAWS} draws`, zh: `${DRAWS} 次抽样中的个数` }), min: 0, max: DRAWS },
@@ -264,14 +258,12 @@ function mount(root, lab) {
       ],
       marks: [{ x: at.scale, label: `g = ${at.scale.toFixed(2)}` }],
     });
-    fill(counts, svg);
+    counts.show(svg, () => [["scale", "vanished", "in between", "exploded"], ...all.map((one) => [one.scale, one.vanished, one.between, one.exploded])]);
     const now = counted(logs, at.steps, at.scale);
     fill(counted_, lab.t({
       en: `At g = ${at.scale.toFixed(2)}, after ${at.steps} steps: ${now.vanished} of ${DRAWS} vanished, ${now.exploded} exploded, ${now.between} in between.`,
       zh: `g = ${at.scale.toFixed(2)}，${at.steps} 步之后：${DRAWS} 次抽样中 ${now.vanished} 次消失，${now.exploded} 次爆炸，${now.between} 次介于其间。`,
     }));
-    saved.svg.counts = svg;
-    saved.rows.counts = [["scale", "vanished", "in between", "exploded"], ...all.map((one) => [one.scale, one.vanished, one.between, one.exploded])];
   };
 
   const preset = (/** @type {string} */ en, /** @type {string} */ zh, /** @type {Complex} */ first, /** @type {Complex} */ second, shear = 0) =>
@@ -285,30 +277,24 @@ function mount(root, lab) {
     logs = drawnNorms(at.width, 100, DRAWS, at.shared, normal(1));
     drawCounts();
   };
-  const panel = (/** @type {import("../dom.js").Words} */ title, /** @type {string} */ name, /** @type {Node[]} */ ...body) =>
-    make("figure", { class: "panel", id: `eigenvalues-${name}` }, make("h3", {}, say(title)), ...body, lab.exports(`eigenvalues-${name}`, () => ({ svg: saved.svg[name], rows: saved.rows[name] })));
+  const counts = lab.picture("eigenvalues-counts", { en: "How many random networks vanish or explode", zh: "随机网络中有多少梯度消失或爆炸" }, counted_,
+    make("div", { class: "controls" },
+      slider({ label: { en: "Scale g of the weights", zh: "权重尺度 g" }, min: 0.5, max: 1.5, step: 0.02, value: 1, show: (value) => value.toFixed(2), input: (value) => { at.scale = value; drawCounts(); } }).element,
+      slider({ label: { en: "Units n", zh: "单元数 n" }, min: 2, max: 32, step: 2, value: at.width, input: (value) => { at.width = value; redrawn(); } }).element,
+      choice({ label: { en: "Weights", zh: "权重" }, options: [{ value: "shared", label: { en: "one matrix", zh: "同一个矩阵" } }, { value: "own", label: { en: "another at each step", zh: "每步不同" } }], value: "shared", pick: (value) => { at.shared = value === "shared"; redrawn(); } })));
   fill(
     root,
     make("div", { class: "controls" },
       slider({ label: { en: "Steps", zh: "步数" }, min: 5, max: 100, step: 1, value: at.steps, input: (value) => { at.steps = value; redraw(); } }).element,
       shears.element,
-      choice({ label: { en: "Activation", zh: "激活函数" }, options: [{ value: "linear", label: { en: "linear", zh: "线性" } }, { value: "tanh", label: { en: "tanh", zh: "tanh" } }], value: "linear", pick: (value) => { at.tanh = value === "tanh"; redraw(); } }).element,
+      choice({ label: { en: "Activation", zh: "激活函数" }, options: [{ value: "linear", label: { en: "linear", zh: "线性" } }, { value: "tanh", label: { en: "tanh", zh: "tanh" } }], value: "linear", pick: (value) => { at.tanh = value === "tanh"; redraw(); } }),
       make("div", { class: "buttons" },
         preset("forgets", "遗忘", { re: 0.7, im: 0.3 }, { re: 0.7, im: -0.3 }),
         preset("keeps", "保持", { re: Math.cos(0.3), im: Math.sin(0.3) }, { re: Math.cos(0.3), im: -Math.sin(0.3) }),
         preset("explodes", "爆炸", { re: 1.02, im: 0.3 }, { re: 1.02, im: -0.3 }),
         preset("grows, then dies", "先增后减", { re: 0.9, im: 0 }, { re: 0.6, im: 0 }, 3)),
     ),
-    make("div", { class: "panels" },
-      panel({ en: "Eigenvalues of W: drag them", zh: "W 的特征值：拖动它们" }, "plane", plane, spoken),
-      panel({ en: "Where states go", zh: "隐状态的轨迹" }, "paths", paths),
-      panel({ en: "What is left of a gradient", zh: "梯度还剩多少" }, "curve", curve),
-      panel({ en: "How many random networks vanish or explode", zh: "随机网络中有多少梯度消失或爆炸" }, "counts", counts, counted_,
-        make("div", { class: "controls" },
-          slider({ label: { en: "Scale g of the weights", zh: "权重尺度 g" }, min: 0.5, max: 1.5, step: 0.02, value: 1, show: (value) => value.toFixed(2), input: (value) => { at.scale = value; drawCounts(); } }).element,
-          slider({ label: { en: "Units n", zh: "单元数 n" }, min: 2, max: 32, step: 2, value: at.width, input: (value) => { at.width = value; redrawn(); } }).element,
-          choice({ label: { en: "Weights", zh: "权重" }, options: [{ value: "shared", label: { en: "one matrix", zh: "同一个矩阵" } }, { value: "own", label: { en: "another at each step", zh: "每步不同" } }], value: "shared", pick: (value) => { at.shared = value === "shared"; redrawn(); } }).element)),
-    ),
+    make("div", { class: "panels" }, plane.element, paths.element, curve.element, counts.element),
   );
   return { update: () => { drawPlane(); redraw(); } };
 }

@@ -1,16 +1,18 @@
 // @ts-check
 /** View 3: the past lights up by gradient, for the prediction under the pointer. */
 
-import { make, named, say } from "../dom.js";
+import { make, named, onArrows, say } from "../dom.js";
 import { quoted } from "../follow.js";
 import { mixed, textPicture } from "../picture.js";
 import { Reading } from "../reading.js";
-import { bytesText, inFrames, readers, severalModels, textBox, titleOf, visible } from "../widget.js";
+import { bytesText, cards, inFrames, readers, textBox, titleOf, visible } from "../widget.js";
 
 /** @typedef {import("../machine.js").Machine} Machine */
 
 const FIRST = ["markov", "elman", "lstm", "transformer"];
 const SHARE = 0.9;
+const MOST = 200; // symbols that are read
+const LETTER = /^[\p{Ll}\p{Lu}\p{Nd}`'".,;:!?-]$/u; // of a script that writes words apart, or a mark next to it
 
 /** How many newest symbols hold a share of the sum. @param {ArrayLike<number>} norms */
 export function reach(norms) {
@@ -39,21 +41,24 @@ function row(machine, lab, pick) {
   let buttons = [];
   /** @type {Map<number, Float64Array>} */
   const known = new Map();
+  let [written, shown] = ["\0", 1];
   const write = (/** @type {string} */ text) => {
-    reading.write(text);
+    if (text === written) return;
+    reading.write((written = text));
     known.clear();
     buttons = reading.texts.slice(1).map((piece, index) => {
       const t = index + 1;
       const one = make("button", { type: "button", tabindex: index ? -1 : 0, click: () => pick(t), pointerenter: () => pick(t), focus: () => pick(t), ...named({ en: `symbol ${t}: ${visible(piece)}`, zh: `第 ${t} 个符号：${visible(piece)}` }) }, visible(piece).replace("␣", " "));
-      one.addEventListener("keydown", (event) => {
-        const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-        if (by === undefined) return;
-        event.preventDefault();
-        buttons[Math.min(buttons.length - 1, Math.max(0, index + by))].focus();
-      });
+      onArrows(one, (by) => buttons[Math.min(buttons.length - 1, Math.max(0, index + by))].focus());
       return one;
     });
-    letters.replaceChildren(...buttons);
+    // A line could end between any two buttons: those of a word are kept together.
+    letters.replaceChildren();
+    buttons.forEach((one, at) => {
+      const goesOn = at > 0 && LETTER.test(reading.texts[at]) && (LETTER.test(reading.texts[at + 1]) || reading.texts[at + 1] === " ");
+      if (!goesOn) letters.append(make("span", { class: "joined" }));
+      letters.lastElementChild?.append(one);
+    });
   };
   const draw = async (/** @type {number} */ asked) => {
     const t = Math.min(asked, reading.tokens.length - 1), { version } = reading;
@@ -72,11 +77,11 @@ function row(machine, lab, pick) {
     const surprise = reading.surprise(t);
     const near = reach(norms.subarray(1));
     const said = machine.labels ? lab.t({
-      en: `“${machine.labels[reading.answer]}” has ${surprise.toFixed(2)} bit after “${visible(reading.texts[t])}” · 90 % of the gradient lies in the last ${near} symbols`,
+      en: `surprise of “${machine.labels[reading.answer]}”: ${surprise.toFixed(2)} bit after “${visible(reading.texts[t])}” · 90 % of the gradient lies in the last ${near} symbols`,
       zh: `读完“${visible(reading.texts[t])}”后，“${machine.labels[reading.answer]}”的意外度为 ${surprise.toFixed(2)} bit · 90% 的梯度落在最近 ${near} 个符号上`,
     }) : lab.t({
-      en: `predicts “${visible(reading.texts[t])}” with ${surprise.toFixed(2)} bit · 90 % of the gradient lies in the last ${near} symbols · remembers ${bytesText(machine.bytes(reading.before(t)))}`,
-      zh: `预测“${visible(reading.texts[t])}”，意外度 ${surprise.toFixed(2)} bit · 90% 的梯度落在最近 ${near} 个符号上 · 记住 ${bytesText(machine.bytes(reading.before(t)))}`,
+      en: `surprise of “${visible(reading.texts[t])}”: ${surprise.toFixed(2)} bit · 90 % of the gradient lies in the last ${near} symbols · remembers ${bytesText(machine.bytes(reading.before(t)))}`,
+      zh: `“${visible(reading.texts[t])}”的意外度为 ${surprise.toFixed(2)} bit · 90% 的梯度落在最近 ${near} 个符号上 · 记住 ${bytesText(machine.bytes(reading.before(t)))}`,
     });
     facts.textContent = said;
   };
@@ -84,9 +89,12 @@ function row(machine, lab, pick) {
     svg: textPicture(reading.texts.slice(1).map((text) => visible(text).replace("␣", " ")), sharesOf(known.get(t) || []), t - 1, lab.palette, lab.t({ en: `Gradient by ${machine.name}`, zh: `${machine.name} 的梯度` })),
     rows: [["position", "symbol", "gradient norm"], ...Array.from(known.get(t) || [], (value, s) => [s, reading.texts[s], value])],
   });
-  let shown = 1;
   const element = make("article", { class: "panel" }, make("h3", {}, titleOf(machine)), letters, facts, lab.exports(`gradient-${machine.name}`, () => picture(shown)));
-  return { element, write, draw: (/** @type {number} */ t) => draw((shown = t)), length: () => reading.tokens.length };
+  const read = (/** @type {string} */ text, /** @type {number} */ t) => {
+    write(text);
+    return draw((shown = t));
+  };
+  return { element, read };
 }
 
 export const hoverView = {
@@ -109,54 +117,35 @@ export const hoverView = {
   /** @param {HTMLElement} root @param {any} lab */
   mount(root, lab) {
     const machines = readers(lab);
-    const first = machines.filter((machine) => FIRST.includes(machine.name));
-    const chosen = new Set((first.length ? first : machines.slice(0, 4)).map((machine) => machine.name));
     let text = (machines[0].record.example || "").slice(0, 160);
-    /** @type {Map<string, ReturnType<typeof row>>} */
-    const rows = new Map();
     const inside = quoted(["", ...machines[0].vocab.pieces(text).map((piece) => piece.text)]);
     const closing = inside.findIndex((now, at) => inside[at - 1] === 1 && !now);
     let t = closing > 0 ? closing : Math.max(1, Math.min(text.length, 110));
     let drawn = new Set();
     const go = inFrames(async () => {
-      const next = [...chosen].find((name) => !drawn.has(name));
-      if (next === undefined) return true;
+      const [next, ...others] = shown().filter((one) => !drawn.has(one));
       drawn.add(next);
-      await rows.get(next)?.draw(t);
-      return drawn.size >= chosen.size;
+      await next?.read(text, t);
+      return !others.length;
     });
+    const redraw = () => {
+      drawn = new Set();
+      go();
+    };
     const pick = (/** @type {number} */ next) => {
       if (next === t && drawn.size) return;
       t = next;
-      drawn = new Set();
-      go();
+      redraw();
     };
     const place = make("div", { class: "panels" });
-    const arrange = () => {
-      for (const machine of machines) {
-        if (!chosen.has(machine.name) || rows.has(machine.name)) continue;
-        const made = row(machine, lab, pick);
-        made.write(text);
-        rows.set(machine.name, made);
-      }
-      place.replaceChildren(...machines.filter((machine) => chosen.has(machine.name)).map((machine) => /** @type {any} */ (rows.get(machine.name)).element));
-      drawn = new Set();
-      go();
-    };
+    const { boxes, shown, arrange } = cards(machines, FIRST, place, (machine) => row(machine, lab, pick), redraw);
     const typed = textBox(text, (next) => {
-      text = next.slice(0, 200);
-      for (const one of rows.values()) one.write(text);
+      text = next.slice(0, MOST);
       t = Math.max(1, text.length);
-      drawn = new Set();
-      go();
+      redraw();
     });
-    root.append(typed.element, severalModels(machines, chosen, arrange), place, make("p", { class: "note" }, say({ en: "Only the first 200 symbols are read here, because each gradient goes back through all of them.", zh: "此处只读前 200 个符号，因为每次求梯度都要反向经过全部符号。" })));
+    root.append(typed.element, boxes, place, make("p", { class: "note" }, say({ en: "Only the first 200 symbols are read here, because each gradient goes back through all of them.", zh: "此处只读前 200 个符号，因为每次求梯度都要反向经过全部符号。" })));
     arrange();
-    return {
-      update: () => {
-        drawn = new Set();
-        go();
-      },
-    };
+    return { update: redraw };
   },
 };

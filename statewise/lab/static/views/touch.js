@@ -1,9 +1,9 @@
 // @ts-check
 /** View 2: a state is a value. Change a unit, erase a row, paste the state of another text; compare two futures. */
 
-import { button, fill, make, named, say, slider } from "../dom.js";
+import { button, fill, make, named, onArrows, say, slider } from "../dom.js";
 import { followers, quoted } from "../follow.js";
-import { futures } from "../futures.js";
+import { futures, readTwice } from "../futures.js";
 import { mixed, unitPicture } from "../picture.js";
 import { Reading, columnOf, placeOf, unitsOf } from "../reading.js";
 import { count } from "../tensor.js";
@@ -64,7 +64,7 @@ export const touchView = {
     const grid = make("div", { class: "units", role: "group", ...named({ en: "Units of the state", zh: "状态的单元" }) });
     const about = make("p", { class: "finding" });
     const erase = make("div", {});
-    const two = futures(lab);
+    const two = futures(lab, "touch-next");
     const top = () => Math.max(0.5, ...columnOf(units, state).map(Math.abs));
     /** Reads the last token of the text from the changed state. */
     const compute = newest(async (isNewest) => {
@@ -111,13 +111,12 @@ export const touchView = {
         if (one.hasPointerCapture(event.pointerId) && event.clientY !== from) set(i, value + (from - event.clientY) * 0.02 * top());
       });
       one.addEventListener("keydown", (event) => {
-        const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
         const by = { ArrowUp: 1, ArrowDown: -1 }[event.key];
-        if (move === undefined && by === undefined && event.key !== "0") return;
+        if (by === undefined && event.key !== "0") return;
         event.preventDefault();
-        if (move !== undefined) /** @type {HTMLElement} */ (grid.children[Math.min(units.length - 1, Math.max(0, i + move))]).focus();
-        else set(i, by === undefined ? 0 : columnOf([units[i]], state)[0] + by * STEP * top());
+        set(i, by === undefined ? 0 : columnOf([units[i]], state)[0] + by * STEP * top());
       });
+      onArrows(one, (by) => /** @type {HTMLElement} */ (grid.children[Math.min(units.length - 1, Math.max(0, i + by))]).focus());
       return one;
     };
     /** Of lists that grow: a row of each can be erased. */
@@ -139,9 +138,7 @@ export const touchView = {
       fill(erase, make("div", { class: "controls" }, pick.element, press));
     };
     const fresh = newest(async (isNewest) => {
-      const both = [new Reading(machine), new Reading(machine)];
-      for (const one of both) one.write(text);
-      for (const one of both) await one.read();
+      const both = await readTwice(machine, text);
       if (!isNewest()) return;
       [old, changed] = both;
       state = machine.clone(old.before(old.tokens.length - 1));

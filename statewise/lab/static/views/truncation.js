@@ -130,10 +130,10 @@ function mount(root, lab) {
   const at = { run: runs[Math.min(1, runs.length - 1)], cuts: Array.from({ length: boundaries }, (_, index) => index % 3 === 2), policy: /** @type {Policy} */ ("fixed"), keep: 0.5 };
   let products = symmetric(at.run.products);
   const strip = make("div", { class: "strip", role: "group", ...named({ en: "The text, with a place for a cut after each block", zh: "文本，每段之后可以截断" }) });
-  const numbers = make("div", { class: "tiles" }), triangle = make("div"), curve = make("div");
-  const spoken = make("p", { class: "finding", "aria-live": "polite" });
-  /** @type {{svg: Record<string, SVGSVGElement>, rows: Record<string, (string | number)[][]>}} */
-  const saved = { svg: {}, rows: {} };
+  const numbers = make("div", { class: "tiles" }), spoken = make("p", { class: "finding", "aria-live": "polite" });
+  const triangle = lab.picture("truncation-parts", { en: "Which parts of the gradient are left", zh: "梯度还剩下哪些部分" }, spoken,
+    make("p", { class: "note" }, say({ en: "Darker: a larger part of the full gradient; pink: a part that points against it; struck through: removed by a cut.", zh: "颜色越深，占完整梯度的份额越大；粉色：与完整梯度方向相反；划掉：被截断去掉。" })));
+  const curve = lab.picture("truncation-curve", { en: "What memory buys", zh: "内存换来了什么" });
   /** @type {HTMLButtonElement[]} */
   let buttons = [];
 
@@ -201,7 +201,7 @@ function mount(root, lab) {
     const share = pairs.map((_, row) => products.subarray(row * size, (row + 1) * size).reduce((sum, value) => sum + value, 0));
     const passed = new Float64Array(size);
     for (const { flows, probability } of ways) weightsOf(flows).forEach((weight, index) => { passed[index] += probability * weight; });
-    const wide = Math.min(triangle.clientWidth || 420, 460), left = 34, cell = (wide - left - 8) / blocks;
+    const wide = Math.min(triangle.place.clientWidth || 420, 460), left = 34, cell = (wide - left - 8) / blocks;
     const svg = draw("svg", { class: "chart", viewBox: `0 0 ${wide} ${(blocks * cell + 20).toFixed(0)}`, role: "img", "font-size": 11, "aria-label": lab.t({ en: "Parts of the gradient by block of the loss and block of the weights", zh: "梯度的各个部分：损失所在段与权重所在段" }) });
     svg.style.maxWidth = `${wide}px`;
     const most = Math.max(...share.map(Math.abs));
@@ -223,16 +223,14 @@ function mount(root, lab) {
     svg.append(
       draw("text", { class: "tick", x: wide - 4, y: 14, "text-anchor": "end" }, lab.t({ en: "row: loss in block b", zh: "行：第 b 段的损失" })),
       draw("text", { class: "tick", x: wide - 4, y: 30, "text-anchor": "end" }, lab.t({ en: "column: weights in block a", zh: "列：第 a 段使用的权重" })));
-    fill(triangle, svg);
-    saved.svg.parts = svg;
-    saved.rows.parts = [["weights in block", "loss in block", "share of the full gradient", "passes"], ...pairs.map(([a, b], index) => [a + 1, b + 1, share[index], passed[index]])];
+    triangle.show(svg, () => [["weights in block", "loss in block", "share of the full gradient", "passes"], ...pairs.map(([a, b], index) => [a + 1, b + 1, share[index], passed[index]])]);
   };
 
   const drawCurve = (/** @type {Quality} */ now) => {
     const lengths = [1, 2, 3, 4, 6, boundaries + 1];
     const regular = lengths.map((length) => ({ length, ...quality(products, at.run.held, outcomes(Array.from({ length: boundaries }, (_, index) => (index + 1) % length === 0), "fixed", 1)) }));
     const svg = chart({
-      width: curve.clientWidth || 480, height: 300,
+      width: curve.place.clientWidth || 480, height: 300,
       title: lab.t({ en: "Bias against memory", zh: "偏差与内存" }),
       x: { label: lab.t({ en: "memory for the backward pass, KiB", zh: "反向传播所需内存（KiB）" }), min: 0, max: (at.run.held[boundaries] / 1024) * 1.02 },
       y: { label: lab.t({ en: "bias, of the full gradient's norm", zh: "偏差（相对完整梯度的范数）" }), min: 0, max: Math.max(0.1, ...regular.map((one) => one.bias), now.bias) * 1.08 },
@@ -241,9 +239,7 @@ function mount(root, lab) {
         { name: lab.t({ en: "your cuts", zh: "你的截断" }), points: [[now.bytes / 1024, now.bias]], hue: 4, mark: true },
       ],
     });
-    fill(curve, svg);
-    saved.svg.curve = svg;
-    saved.rows.curve = [["cut every", "bytes", "bias", "cosine"], ...regular.map((one) => [one.length * at.run.block, one.bytes, one.bias, one.cosine]), ["your cuts", now.bytes, now.bias, now.cosine]];
+    curve.show(svg, () => [["cut every", "bytes", "bias", "cosine"], ...regular.map((one) => [one.length * at.run.block, one.bytes, one.bias, one.cosine]), ["your cuts", now.bytes, now.bias, now.cosine]]);
   };
 
   const every = (/** @type {number} */ blocks, /** @type {string} */ en, /** @type {string} */ zh) => button({ en, zh }, () => {
@@ -257,8 +253,6 @@ function mount(root, lab) {
     redraw();
   } }, ...runs.map((run, index) => make("option", { value: index }, run.name)));
   select.value = String(runs.indexOf(at.run));
-  const panel = (/** @type {import("../dom.js").Words} */ title, /** @type {string} */ name, /** @type {Node[]} */ ...body) =>
-    make("figure", { class: "panel", id: `truncation-${name}` }, make("h3", {}, say(title)), ...body, lab.exports(`truncation-${name}`, () => ({ svg: saved.svg[name], rows: saved.rows[name] })));
   fill(root,
     make("div", { class: "controls" },
       make("label", { class: "pick" }, say({ en: "Model", zh: "模型" }), select),
@@ -266,14 +260,12 @@ function mount(root, lab) {
         { value: "fixed", label: { en: "cuts stay here", zh: "固定在这里" } },
         { value: "random", label: { en: "as many, at random places", zh: "数目相同，位置随机" } },
         { value: "unbiased", label: { en: "unbiased: kept with probability p, times 1/p", zh: "无偏：以概率 p 通过，并乘以 1/p" } }],
-        value: at.policy, pick: (value) => { at.policy = value; redraw(); } }).element,
+        value: at.policy, pick: (value) => { at.policy = value; redraw(); } }),
       slider({ label: { en: "p, unbiased only", zh: "p（仅用于无偏截断）" }, min: 0.1, max: 1, step: 0.05, value: at.keep, show: (value) => value.toFixed(2), input: (value) => { at.keep = value; redraw(); } }).element,
       make("div", { class: "buttons" }, every(0, "no cut", "不截断"), every(1, "every 8", "每 8 个"), every(2, "every 16", "每 16 个"), every(4, "every 32", "每 32 个"))),
     make("p", { class: "note" }, say({ en: "Press a bar between two blocks to cut there or not; drag it, or use the arrow keys, to move it.", zh: "点击两段之间的竖条即可添加或取消截断；拖动它，或用方向键移动。" })),
     strip, numbers,
-    make("div", { class: "panels" },
-      panel({ en: "Which parts of the gradient are left", zh: "梯度还剩下哪些部分" }, "parts", triangle, spoken),
-      panel({ en: "What memory buys", zh: "内存换来了什么" }, "curve", curve)));
+    make("div", { class: "panels" }, triangle.element, curve.element));
   const own = lab.live?.truncation((/** @type {Measured} */ measured) => {
     runs.push(measured);
     select.append(make("option", { value: runs.length - 1 }, lab.t({ en: `${measured.name}, your text ${runs.length}`, zh: `${measured.name}，你的文本 ${runs.length}` })));
