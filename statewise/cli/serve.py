@@ -146,5 +146,5 @@ def _spec(given: dict[str, Any], settings: list[str]) -> "ServingSpec":
     try:
         return ServingSpec(**given)
     except ValidationError as error:
-        told = complaints(error, lambda one: f"  {'.'.join(map(str, one['loc'])) or 'access'}: {one['msg']}")
+        told = complaints(error, lambda detail: f"  {'.'.join(map(str, detail['loc'])) or 'access'}: {detail['msg']}")
         raise UserError(f"the server's settings are not valid:\n{told.replace('Value error, ', '')}") from None

@@ -78,7 +78,7 @@ def found_of(record: Mapping[str, Any], *, source: str) -> Found:
         known["curve"] = [Point(**point) for point in record["curve"]]
         known["watched"] = {name: [Point(**point) for point in curve] for name, curve in known["watched"].items()}
         if known["answers"] is not None:
-            known["answers"] = [Answer(**one) for one in known["answers"]]
+            known["answers"] = [Answer(**answer) for answer in known["answers"]]
         if known["course"] is not None:
             known["course"] = Course(**known["course"])
         for name in ("state_bytes", "seconds_by_context", "training_bytes"):  # JSON has only words for keys

@@ -9,8 +9,8 @@ def markdown(content: Content) -> str:
     several = len(content.parts) > 1
     parts = [f"# {md.escaped(content.title)}", md.escaped(content.question), *map(md.escaped, content.verdict)]
     parts += md.missing(content.missing)
-    for one in content.lead:
-        parts += md.figure(one)
+    for figure in content.lead:
+        parts += md.figure(figure)
     if len(content.models) > 1:
         parts += ["## The models, in order of years", *_models(content)]
     for part in content.parts:
@@ -19,8 +19,8 @@ def markdown(content: Content) -> str:
         parts += _samples(part)
     if content.more:
         parts.append("## More")
-    for one in content.more:
-        parts += md.figure(one)
+    for figure in content.more:
+        parts += md.figure(figure)
     for part in content.parts:
         parts += [*_readings(part), *_disagreements(part), *_answers(part)]
     parts.append("## Settings and search")
@@ -123,4 +123,4 @@ def _settings(part: PartContent, *, several: bool) -> list[str]:
     if part.settings is not None:
         parts += [md.escaped(part.settings.shared), md.table(part.settings.table) if part.settings.table else ""]
     parts.append(md.escaped(part.searched))
-    return [*parts, *(md.table(found) for found in (part.record, part.search) if found is not None)]
+    return [*parts, *(md.table(table) for table in (part.record, part.search) if table is not None)]

@@ -273,7 +273,7 @@ def off(results: Results, solved: Mapping[str, Entry], name: str, kind: HeldKind
     held = next((budget for budget in solved[name].held if budget.kind == kind), None) if name in solved else None
     if held is None:
         return None
-    used = results.mean(name, lambda one: _used(one, kind)) if name in results.final else None
+    used = results.mean(name, lambda run: _used(run, kind)) if name in results.final else None
     return held.error if used is None else used / held.wanted - 1
 
 
@@ -296,7 +296,7 @@ def held_equal(results: Results, entries: Sequence[Entry]) -> str:
     for kind, amount in results.study.budget.held():
         amounts = {held.wanted for entry in entries for held in entry.held if held.kind == kind}
         amounts = amounts or ({amount} if amount is not None else set())
-        errors = [abs(found) for name in solved if (found := off(results, solved, name, kind)) is not None]
+        errors = [abs(error) for name in solved if (error := off(results, solved, name, kind)) is not None]
         much = f"{next(iter(amounts)):,.0f} " if len(amounts) == 1 else ""
         said.append(f"{much}{UNITS[kind]}" + (f", met to within {share(max(errors))}" if errors else ""))
     return "; ".join(said) or "nothing"
