@@ -80,7 +80,7 @@ def describe(layer: int, weights: Sequence[Tensor], *, causal: bool = False) -> 
     `causal`: a query can attend to everything before it, and shares of entropy are weighted by the largest possible.
     Otherwise the places that a query can attend to are those with a weight.
     """
-    found = []
+    heads = []
     for head in range(weights[0].shape[1]):
         sums, count = np.zeros(7), 0
         for weights_THS in weights:
@@ -107,8 +107,8 @@ def describe(layer: int, weights: Sequence[Tensor], *, causal: bool = False) -> 
         *means, most = (sums / max(count, 1)).tolist()
         if causal:
             means[1] = means[0] / most if most else 0.0
-        found.append(Head(layer, head, *means))
-    return found
+        heads.append(Head(layer, head, *means))
+    return heads
 
 
 def entropy(weights: Tensor) -> Tensor:

@@ -64,10 +64,10 @@ def gradient(
                 times = slice(segment.start, segment.stop)
                 logits_BTV, state = machine(inputs_BT[:, times], state)
                 loss = loss + F.cross_entropy(logits_BTV.flatten(0, 1), targets_BT[:, times].flatten(), reduction="sum")
-            found = torch.autograd.grad(loss / inputs_BT.numel(), parameters, allow_unused=True)
-            _add(total, found)
+            gradients = torch.autograd.grad(loss / inputs_BT.numel(), parameters, allow_unused=True)
+            _add(total, gradients)
             state = detach(state)
-    return torch.cat([one.flatten() for one in total])
+    return torch.cat([part.flatten() for part in total])
 
 
 def row_gradient(
@@ -83,13 +83,13 @@ def row_gradient(
         with torch.enable_grad(), truncated(readers_of(row), policy, key=(*key, number)):
             loss = row.costs(row.x_TE[None]).mean() / len(rows)
         _add(total, torch.autograd.grad(loss, parameters, allow_unused=True))
-    return torch.cat([one.flatten() for one in total])
+    return torch.cat([part.flatten() for part in total])
 
 
-def _add(total: Sequence[Tensor], found: Sequence[Tensor | None]) -> None:
-    for sum_, one in zip(total, found, strict=True):
-        if one is not None:
-            sum_ += one
+def _add(total: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
+    for sum_, part in zip(total, gradients, strict=True):
+        if part is not None:
+            sum_ += part
 
 
 def readers_of(row: Specimen) -> list[Machine[Any]]:
@@ -217,7 +217,7 @@ def cost(compute: Callable[[], Any], *, known: list[Tensor]) -> Cost:
         began = _now(device)
         compute()
         seconds.append(_now(device) - began)
-    meter = _Meter({one.untyped_storage().data_ptr() for one in known})
+    meter = _Meter({tensor.untyped_storage().data_ptr() for tensor in known})
     with torch.autograd.graph.saved_tensors_hooks(meter.pack, meter.unpack):
         compute()
     return Cost(sorted(seconds)[len(seconds) // 2], meter.most)
@@ -245,7 +245,7 @@ class Measured(NamedTuple):
     trained: Trained | None = None
 
     def mean(self, field: str) -> float:
-        return fmean(getattr(one, field) for one in self.estimates)
+        return fmean(getattr(estimate, field) for estimate in self.estimates)
 
     def half(self, field: str) -> float | None:
-        return half_width([getattr(one, field) for one in self.estimates])
+        return half_width([getattr(estimate, field) for estimate in self.estimates])

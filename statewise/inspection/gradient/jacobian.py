@@ -84,8 +84,8 @@ def _pulled_back(machine: Machine[Any], x_T: Tensor, state: State, direction_RM:
         )
         end_RM = _flat(_read(machine, x_T, start))
         wanted = [leaf for _, leaf in leaves(start) if leaf.is_floating_point()]
-        found = torch.autograd.grad((end_RM * direction_RM).sum(), wanted, allow_unused=True)
-    shaped = [torch.zeros_like(leaf) if one is None else one for one, leaf in zip(found, wanted)]
+        gradients = torch.autograd.grad((end_RM * direction_RM).sum(), wanted, allow_unused=True)
+    shaped = [torch.zeros_like(leaf) if gradient is None else gradient for gradient, leaf in zip(gradients, wanted)]
     return torch.cat([part.flatten(1) for part in shaped], dim=1)
 
 
@@ -151,7 +151,7 @@ def constant_leaves(machine: Machine[Any], x_T: Tensor, state: State) -> list[st
     """Parts of a state that a step returns unchanged."""
     _, later = machine.step(x_T[:1], state)
     both = zip(leaves(state), leaves(later))
-    return [path for (path, one), (_, other) in both if one is other and one.is_floating_point() and one.numel()]
+    return [path for (path, leaf), (_, other) in both if leaf is other and leaf.is_floating_point() and leaf.numel()]
 
 
 def without_eigenvalues(machine: Machine[Any], x_T: Tensor, largest: int, *, state: "State | None" = None) -> str:
@@ -163,17 +163,19 @@ def without_eigenvalues(machine: Machine[Any], x_T: Tensor, largest: int, *, sta
     return f"The state has {second:,} numbers, more than largest={largest:,}: its eigenvalues were left out."
 
 
-def recurrence_figures(found: Recurrence) -> list[Figure]:
+def recurrence_figures(jacobians: Recurrence) -> list[Figure]:
     figures = []
-    if found.stretches:
+    if jacobians.stretches:
         series = []
-        exact = [stretch for stretch in found.stretches if stretch.singular]
+        exact = [stretch for stretch in jacobians.stretches if stretch.singular]
         for name, place in (("largest", 0.0), ("median", 0.5), ("smallest", 1.0)):
-            values = [(one, one.singular[round(place * (len(one.singular) - 1))]) for one in exact]
-            points = [(float(one.steps), value) for one, value in values if value > _NOISE * one.singular[0]]
+            values = [(stretch, stretch.singular[round(place * (len(stretch.singular) - 1))]) for stretch in exact]
+            points = [
+                (float(stretch.steps), value) for stretch, value in values if value > _NOISE * stretch.singular[0]
+            ]
             if points:
                 series.append(_series(f"{name} singular value", points))
-        means = [(float(stretch.steps), stretch.rms) for stretch in found.stretches if stretch.rms > 0]
+        means = [(float(stretch.steps), stretch.rms) for stretch in jacobians.stretches if stretch.rms > 0]
         if means:
             series.append(_series("root mean square", means))
         figures.append(
@@ -186,12 +188,12 @@ def recurrence_figures(found: Recurrence) -> list[Figure]:
                 tuple(series),
                 reading="Singular values of ∂state(t + steps) / ∂state(t), the product of the Jacobians in between: "
                 "above 1 a change of the state grows, below 1 it decays.",
-                finding=stretch_sentence(found.stretches),
+                finding=stretch_sentence(jacobians.stretches),
             )
         )
-    if found.eigenvalues_PN:
-        radius = [float(eigenvalue.abs().max()) for eigenvalue in found.eigenvalues_PN]
-        outside = sum(int((eigenvalue.abs() > 1).sum()) for eigenvalue in found.eigenvalues_PN)
+    if jacobians.eigenvalues_PN:
+        radius = [float(eigenvalue.abs().max()) for eigenvalue in jacobians.eigenvalues_PN]
+        outside = sum(int((eigenvalue.abs() > 1).sum()) for eigenvalue in jacobians.eigenvalues_PN)
         figures.append(
             Figure(
                 "gradient-eigenvalues",
@@ -201,12 +203,12 @@ def recurrence_figures(found: Recurrence) -> list[Figure]:
                 Axis("imaginary part"),
                 tuple(
                     Series(f"at state {at + 1}", tuple(eigenvalue.real.tolist()), tuple(eigenvalue.imag.tolist()))
-                    for at, eigenvalue in enumerate(found.eigenvalues_PN)
+                    for at, eigenvalue in enumerate(jacobians.eigenvalues_PN)
                 ),
                 reading="Eigenvalues of ∂state(t + 1) / ∂state(t) at states along the text, with the unit circle: "
                 "inside it a change of the state decays, outside it grows.",
                 finding=f"The spectral radius is {', '.join(map(plain, radius))}; {outside} of "
-                f"{sum(map(len, found.eigenvalues_PN)):,} eigenvalues lie outside of the circle.",
+                f"{sum(map(len, jacobians.eigenvalues_PN)):,} eigenvalues lie outside of the circle.",
                 circle=1.0,
             )
         )

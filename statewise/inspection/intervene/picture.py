@@ -31,7 +31,7 @@ def with_error(one_P: Tensor) -> tuple[float, float, float]:
 
 def with_half(added_P: Tensor) -> str:
     """A mean over cuts with its 95 % interval."""
-    values = [float(one) for one in added_P]
+    values = [float(value) for value in added_P]
     return with_interval(sum(values) / len(values), half_width(values))
 
 
@@ -56,7 +56,7 @@ def worst_part(parts: Effects, of: str, unit: str) -> tuple[Intervention, str]:
 def against_none(other_P: Tensor, none_P: Tensor) -> str:
     """Whether another state is worse than the initial one at the same cuts, beyond chance."""
     apart_P = other_P - none_P
-    half, mean = half_width([float(one) for one in apart_P]), float(apart_P.mean())
+    half, mean = half_width([float(value) for value in apart_P]), float(apart_P.mean())
     if half is None or abs(mean) <= half:
         return "not significantly better or worse than none"
     return f"{'worse' if mean > 0 else 'better'} than none"
@@ -181,14 +181,14 @@ def doubling(length: int) -> list[tuple[int, int]]:
 def recovery_figure(added: Mapping[Intervention, Tensor], address: Address) -> Figure:
     """`added`: loss of each token after the cut, `[P, T]`."""
     series, last = [], {}
-    for one, one_PT in added.items():
-        if one.address == address:
+    for change, one_PT in added.items():
+        if change.address == address:
             bins = [with_error(one_PT[:, begin:stop].mean(1)) for begin, stop in doubling(one_PT.shape[1])]
             x = tuple((begin + 1 + stop) / 2 for begin, stop in doubling(one_PT.shape[1]))
             means, lows, highs = zip(*bins)
-            series.append(Series(ACT_NAMES[one.act], x, means, lows, highs))
-            last[one] = means[-1]
-    worst = max(last, key=lambda one: last[one])
+            series.append(Series(ACT_NAMES[change.act], x, means, lows, highs))
+            last[change] = means[-1]
+    worst = max(last, key=last.__getitem__)
     return Figure(
         "intervene-recovery",
         f"Recovery after an intervention: {address}",
@@ -204,8 +204,8 @@ def recovery_figure(added: Mapping[Intervention, Tensor], address: Address) -> F
 def distance_figure(added: Mapping[Intervention, Tensor], gap_N: Tensor, *, place: str, unit: str) -> list[Drawing]:
     """Interventions on everything, by their distance to the answer; `added` `[N]` for all answers."""
     series, last = [], {}
-    for one, added_N in added.items():
-        if one.address.path:
+    for change, added_N in added.items():
+        if change.address.path:
             continue
         points = []
         for begin, stop in doubling(int(gap_N.max())):
@@ -214,11 +214,11 @@ def distance_figure(added: Mapping[Intervention, Tensor], gap_N: Tensor, *, plac
                 points.append((float(gap_N[inside_N].double().mean()), *with_error(added_N[inside_N])))
         if len(points) > 1:
             x, mean, low, high = zip(*points)
-            series.append(Series(ACT_NAMES[one.act], x, mean, low, high))
-            last[one] = (x[-1], mean[-1])
+            series.append(Series(ACT_NAMES[change.act], x, mean, low, high))
+            last[change] = (x[-1], mean[-1])
     if not series:
         return []
-    worst = max(last, key=lambda one: last[one][1])
+    worst = max(last, key=lambda change: last[change][1])
     return [
         Figure(
             "intervene-distance",
@@ -244,7 +244,7 @@ def units_figure(by_unit: Mapping[Address, Tensor], *, unit: str) -> Figure:
         f"The most important units of {ranked[0].path}",
         "bars",
         Axis(f"added loss, {unit}"),
-        Axis("", "category", categories=tuple(f"{one.axis} = {one.number}" for one in top)),
+        Axis("", "category", categories=tuple(f"{address.axis} = {address.number}" for address in top)),
         (Series("set to 0", tuple(mean[address] for address in top), tuple(float(at) for at in range(len(top)))),),
         "Each bar is one unit (or head) of it, set to 0 on its own, at every cut in turn.",
         f"A tenth of {len(ranked)} units has {part / total:.0%} of the cost of all single units."

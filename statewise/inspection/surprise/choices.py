@@ -106,7 +106,7 @@ def class_costs(answers: Choices) -> list[ClassCost]:
         other = answers.names[int(np.bincount(wrong).argmax())] if len(wrong) else ""
         recall = float((guess_M == truth).mean())
         made.append(ClassCost(answers.names[truth], len(mine_M), float(answers.nats_N[mine_M].mean()), recall, other))
-    return sorted(made, key=lambda one: -one.nats)
+    return sorted(made, key=lambda cost: -cost.nats)
 
 
 def buckets(along_N: Floats, nats_N: Floats, *, most: int = _ALONG) -> list[Along]:
@@ -135,7 +135,7 @@ def _hardest(costs: Sequence[ClassCost], spoken: Words) -> str:
 def _along(along: Sequence[Along], label: str) -> list[Drawing]:
     if len(along) < 2:
         return []
-    least, most = min(along, key=lambda one: one.mean), max(along, key=lambda one: one.mean)
+    least, most = min(along, key=lambda stretch: stretch.mean), max(along, key=lambda stretch: stretch.mean)
     chance = most.mean - least.mean <= float(np.hypot(least.half, most.half))
     return [
         Figure(
@@ -306,9 +306,9 @@ def _row_rivals(specimens: Specimens, answers: Choices, rival: Rival, name: str,
     between = " " if specimens.words.spaced else ""
     rows = []
     for at in np.argsort(-np.abs(gap_P))[:most]:
-        one = specimens.at(int(at))
+        specimen = specimens.at(int(at))
         paid = (rival.mine_N[at], rival.theirs_N[at], gap_P[at])
-        row = words(one.name), words(_short(visible(between.join(one.pieces))))
+        row = words(specimen.name), words(_short(visible(between.join(specimen.pieces))))
         rows.append((*row, *(number(float(nats), plain) for nats in paid)))
     columns = (
         Column("where", "where", text=True),

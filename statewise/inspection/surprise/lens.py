@@ -53,30 +53,30 @@ def apply(subject: Subject, settings: SurpriseSettings, progress: Progress) -> F
     if settings.against is not None and subject.text is None:
         subject = _with_text(subject)
     text = subject.text_rows
-    found = measure(text, progress)
-    context = useful_context(found.by_position)
+    surprise = measure(text, progress)
+    context = useful_context(surprise.by_position)
     figures: list[Drawing] = [
-        _passage(text, found, settings.shown),
-        _position(found, context),
-        reliability(found.bins, found.error, of="Tokens"),
+        _passage(text, surprise, settings.shown),
+        _position(surprise, context),
+        reliability(surprise.bins, surprise.error, of="Tokens"),
     ]
-    tables = [_worst(text, found, settings.worst)]
+    tables = [_worst(text, surprise, settings.worst)]
     sentences = [
-        f"{subject.name} has a mean surprisal of {plain(found.mean)} bits a token on {text.source} "
-        f"({len(found.bits_T):,} tokens) and a mean entropy of {plain(found.entropy)}; its first guess is right "
-        f"{share(found.accuracy)} of the time, with a calibration error of {share(found.error)}.",
-        _context_sentence(found, context),
+        f"{subject.name} has a mean surprisal of {plain(surprise.mean)} bits a token on {text.source} "
+        f"({len(surprise.bits_T):,} tokens) and a mean entropy of {plain(surprise.entropy)}; its first guess is right "
+        f"{share(surprise.accuracy)} of the time, with a calibration error of {share(surprise.error)}.",
+        _context_sentence(surprise, context),
     ]
     data = {
-        "bits_per_token": found.mean,
-        "expected_bits_per_token": found.entropy,
-        "tokens": len(found.bits_T),
-        "accuracy": found.accuracy,
-        "calibration_error": found.error,
-        "bins": [bucket._asdict() for bucket in found.bins],
-        "by_position": [stretch._asdict() for stretch in found.by_position],
+        "bits_per_token": surprise.mean,
+        "expected_bits_per_token": surprise.entropy,
+        "tokens": len(surprise.bits_T),
+        "accuracy": surprise.accuracy,
+        "calibration_error": surprise.error,
+        "bins": [bucket._asdict() for bucket in surprise.bins],
+        "by_position": [stretch._asdict() for stretch in surprise.by_position],
         "useful_context": context,
-        "bits": [round(one, 6) for one in found.bits_T[: settings.shown].tolist()],
+        "bits": [round(bits, 6) for bits in surprise.bits_T[: settings.shown].tolist()],
     }
     if settings.against is not None:
         other = open_subject(settings.against, text=subject.text, mixer=subject.mixers)
@@ -86,7 +86,7 @@ def apply(subject: Subject, settings: SurpriseSettings, progress: Progress) -> F
                 fix="name another language model",
             )
         read = measure(other.text_rows, progress)
-        apart = places(_pieces(text, found), _pieces(other.text_rows, read))
+        apart = places(_pieces(text, surprise), _pieces(other.text_rows, read))
         figures.insert(0, _difference(apart, subject.name, other.name, settings.shown))
         tables.insert(0, _disagreements(apart, subject.name, other.name, settings.worst))
         total = sum(part.gap for part in apart)
@@ -95,13 +95,15 @@ def apply(subject: Subject, settings: SurpriseSettings, progress: Progress) -> F
         sentences.insert(0, f"{better} needs {plain(abs(total) / letters)} bits a character less than {worse}.")
         data["against"] = {
             "run": other.name,
-            "bits": [float(one) for one in (found.bits_T.sum(), read.bits_T.sum())],
-            "bits_per_character": [float(one) / letters for one in (found.bits_T.sum(), read.bits_T.sum())],
+            "bits": [float(bits) for bits in (surprise.bits_T.sum(), read.bits_T.sum())],
+            "bits_per_character": [float(bits) / letters for bits in (surprise.bits_T.sum(), read.bits_T.sum())],
             "places": len(apart),
         }
     missing: tuple[str, ...] = ()
-    if len(found.bits_T) > settings.shown:
-        missing = (f"The text is shown to its token {settings.shown:,}; the numbers are of all {len(found.bits_T):,}.",)
+    if len(surprise.bits_T) > settings.shown:
+        missing = (
+            f"The text is shown to its token {settings.shown:,}; the numbers are of all {len(surprise.bits_T):,}.",
+        )
     return Finding("surprise", "Surprise", subject.name, tuple(sentences), tuple(figures), tuple(tables), data, missing)
 
 
