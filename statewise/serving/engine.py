@@ -110,8 +110,8 @@ class Engine(AnyEngine):
             try:
                 if answer.cancelled():
                     return
-                found = run.predict_values(given)
-                loop.call_soon_threadsafe(_settle, answer, found, None)
+                predictions = run.predict_values(given)
+                loop.call_soon_threadsafe(_settle, answer, predictions, None)
             except UserError as error:
                 loop.call_soon_threadsafe(_settle, answer, None, Refused("invalid", str(error), param="input"))
             except Exception as error:
@@ -149,13 +149,13 @@ class Engine(AnyEngine):
         return self._thread.is_alive() and not hangs
 
     def gauges(self) -> dict[str, float]:
-        found = super().gauges() | {
+        gauges = super().gauges() | {
             "requests_running": sum(each.running for each in self._schedulers.values()),
             "requests_waiting": self._unread + sum(each.waiting for each in self._schedulers.values()),
         }
         for name, scheduler in self._schedulers.items():
-            found[f'state_bytes{{model="{name}",family="{self.models[name].family}"}}'] = scheduler.state_bytes
-        return found
+            gauges[f'state_bytes{{model="{name}",family="{self.models[name].family}"}}'] = scheduler.state_bytes
+        return gauges
 
     def _put(self, work: Callable[[], None]) -> None:
         self._inbox.append(work)

@@ -91,7 +91,7 @@ class Service:
     def served(self, name: str | None, *, task: str | None = None) -> Any:
         """The model of that name, or the only one for the task."""
         models = self.ready_engine().models
-        able = {key: one for key, one in models.items() if task is None or one.task == task}
+        able = {key: model for key, model in models.items() if task is None or model.task == task}
         if name is None:
             if len(able) != 1:
                 raise invalid(f"name a model; served here: {', '.join(able) or 'none for this task'}", param="model")
