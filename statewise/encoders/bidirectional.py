@@ -51,9 +51,9 @@ class Bidirectional(Encoder):
         self.back = backward
         self.merge: Literal["concat", "sum", "join"] = merge
         self.input_width = forward.input_width
-        both, one = forward.output_width + backward.output_width, forward.output_width
-        self.output_width = both if merge == "concat" else one
-        self.join = make_linear(both, one, generator=generator) if merge == "join" else None
+        both, single = forward.output_width + backward.output_width, forward.output_width
+        self.output_width = both if merge == "concat" else single
+        self.join = make_linear(both, single, generator=generator) if merge == "join" else None
 
     def forward(self, x_BTI: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         check_input(x_BTI, lengths_B, width=self.input_width)

@@ -283,7 +283,7 @@ class RecursiveForecaster(Forecaster):
         if paths:
             y_BD, state, ahead_BHX = y_BD[row_B], rows(state, row_B), ahead_BHX[row_B]
         draw_C2 = torch.arange(2 * self.channels, device=y_BD.device).view(self.channels, 2)
-        found, first = [], None
+        values, first = [], None
         for k in range(horizon):
             if k == 0 or not paths:
                 params, shift = self.distribution(y_BD)
@@ -294,15 +294,15 @@ class RecursiveForecaster(Forecaster):
                 place_C2 = draw_C2 + k * draw_C2.numel()
                 bits = future_bits(seed, first_row + row_B[:, None, None], path_B[:, None, None], place_C2)
                 value = self.drawn(y_BD, bits.double() * 2.0**-53)
-            found.append(value if paths else mean)
+            values.append(value if paths else mean)
             fed = self._marked(value)
             if k + 1 < horizon:
                 y_BD, state = self.machine.step(torch.cat([fed, ahead_BHX[:, k].to(fed)], dim=-1), state)
-        found_BHC = torch.stack(found, dim=1)
+        values_BHC = torch.stack(values, dim=1)
         if not paths:
-            return Forecast(found_BHC, found_BHC.new_zeros(*found_BHC.shape, 0))
+            return Forecast(values_BHC, values_BHC.new_zeros(*values_BHC.shape, 0))
         assert first is not None
-        draws_SBHC = found_BHC.view(paths, batch, horizon, self.channels)
+        draws_SBHC = values_BHC.view(paths, batch, horizon, self.channels)
         mean_BHC = draws_SBHC.mean(0)
         mean_BHC[:, 0] = first  # the first time step needs no samples
         quantile_BHCQ = _quantiles(draws_SBHC, levels)
@@ -318,9 +318,9 @@ def _grid(batch: int, paths: int, *, device: torch.device) -> tuple[Tensor, Tens
 def _quantiles(draws_S: Tensor, levels: Sequence[float]) -> Tensor:
     """Linear interpolation between sorted samples, as in `torch.quantile`, which refuses large inputs."""
     ordered_S = draws_S.sort(0).values
-    found = []
+    quantiles = []
     for q in levels:
         at = q * (len(draws_S) - 1)
         low = min(int(at), len(draws_S) - 2)
-        found.append(torch.lerp(ordered_S[low], ordered_S[low + 1], at - low))
-    return torch.stack(found, -1) if found else draws_S.new_zeros(*draws_S.shape[1:], 0)
+        quantiles.append(torch.lerp(ordered_S[low], ordered_S[low + 1], at - low))
+    return torch.stack(quantiles, -1) if quantiles else draws_S.new_zeros(*draws_S.shape[1:], 0)

@@ -81,10 +81,10 @@ class Markov(CountingMachine[MarkovState]):
         self.discounts = self._discounts(made)
 
     def _discounts(self, made: Tables) -> Discounts:
-        found = tables.one_discount(self.discount, order=self.order)
+        discounts = tables.one_discount(self.discount, order=self.order)
         if self.smoothing == "modified":
-            found = tables.estimated(made, vocab=self.vocab, order=self.order, otherwise=self.discount)
-        return found if self.lowest == "uniform" else ((0.0, 0.0, 0.0), *found[1:])
+            discounts = tables.estimated(made, vocab=self.vocab, order=self.order, otherwise=self.discount)
+        return discounts if self.lowest == "uniform" else ((0.0, 0.0, 0.0), *discounts[1:])
 
     def tables(self) -> Tables:
         return Tables(self.key_C, self.start_C, self.symbol_G, self.count_G, self.total_C, self.kinds_C3)

@@ -97,7 +97,7 @@ def meant(name: str, settings: Iterable[Setting]) -> tuple[float, list[Setting]]
         if exact:
             return 1.0, exact
     near = {setting.name: likeness(word, setting.name) for setting in listed}
-    best = max(near, key=lambda one: near[one], default="")
+    best = max(near, key=near.__getitem__, default="")
     return near.get(best, 0.0), [setting for setting in listed if setting.name == best]
 
 
