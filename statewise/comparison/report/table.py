@@ -183,35 +183,19 @@ def search_table(results: Results) -> Table | None:
 
 def trial_table(results: Results) -> Table:
     """Every final trial, so that each number can be traced to a folder."""
-    columns = (
-        Column("entry", "model", text=True),
-        Column("seed", "seed"),
-        Column("figure", results.metric),
-        Column("settings", "settings", text=True),
-        Column("steps", "steps"),
-        Column("tokens", "tokens"),
-        Column("seconds", "training time"),
-        Column("key", "trial", text=True),
-        Column("weights", "weights", "SHA-256", text=True),
+    hash_ = Column("weights", "weights", "SHA-256", text=True)
+    return table_of(
+        [run for name in results.done for run in results.final[name]],
+        (Column("entry", "model", text=True), lambda run: run.entry, None),
+        (Column("seed", "seed"), lambda run: run.seed, str),
+        (Column("figure", results.metric), lambda run: run.figures[results.study.metric], plain),
+        (Column("settings", "settings", text=True), lambda run: settings_text(run.settings), None),
+        (Column("steps", "steps"), lambda run: run.steps, whole),
+        (Column("tokens", "tokens"), lambda run: run.tokens, whole),
+        (Column("seconds", "training time"), lambda run: run.seconds, duration),
+        (Column("key", "trial", text=True), lambda run: run.key, None),
+        (hash_, lambda run: Cell(run.weights_sha256, run.weights_sha256[:16]), None),
     )
-    rows = []
-    for name in results.done:
-        for run in results.final[name]:
-            figure = run.figures[results.study.metric]
-            rows.append(
-                (
-                    words(name),
-                    Cell(run.seed, str(run.seed)),
-                    Cell(figure, plain(figure)),
-                    words(settings_text(run.settings)),
-                    Cell(run.steps, whole(run.steps)),
-                    Cell(run.tokens, whole(run.tokens)),
-                    Cell(run.seconds, duration(run.seconds)),
-                    words(run.key),
-                    Cell(run.weights_sha256, run.weights_sha256[:16]),
-                )
-            )
-    return Table(columns, tuple(rows))
 
 
 def failure_table(results: Results) -> Table | None:

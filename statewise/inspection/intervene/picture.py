@@ -9,7 +9,7 @@ from itertools import pairwise
 from torch import Tensor
 
 from statewise.display import Format, rough, with_interval
-from statewise.figures import Axis, Cell, Column, Drawing, Figure, Series, Table, table_of, words
+from statewise.figures import Axis, Cell, Column, Drawing, Figure, Series, table_of
 from statewise.inspection.finding import Named
 from statewise.inspection.intervene.address import ACT_NAMES, Address, Intervention
 from statewise.inspection.lens import half_width, short_names
@@ -130,10 +130,13 @@ def effect_table(
 
 
 def generated_table(generated: Sequence[tuple[str, str]]) -> Named:
-    columns = (Column("act", "intervention", text=True), Column("text", "generated text", text=True))
-    rows = tuple((words(name), Cell(text, _readable(text))) for name, text in generated)
+    table = table_of(
+        generated,
+        (Column("act", "intervention", text=True), lambda pair: pair[0], None),
+        (Column("text", "generated text", text=True), lambda pair: Cell(pair[1], _readable(pair[1])), None),
+    )
     reading = "All continue from the cut where interventions cost most; only the state differs, or the random numbers."
-    return Named("intervene-written", "Continuations", reading, Table(columns, rows))
+    return Named("intervene-written", "Continuations", reading, table)
 
 
 def _readable(text: str) -> str:

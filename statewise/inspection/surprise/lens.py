@@ -6,19 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from statewise.display import Progress, alone, plain, share, ticking, visible, whole
-from statewise.figures import (
-    Axis,
-    Cell,
-    Column,
-    Drawing,
-    Figure,
-    Passage,
-    Series,
-    Table,
-    merge_split_characters,
-    widened,
-    words,
-)
+from statewise.figures import Axis, Column, Drawing, Figure, Passage, Series, merge_split_characters, table_of, widened
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import Lens
 from statewise.inspection.subject import Subject, open_subject
@@ -176,21 +164,18 @@ def _context_sentence(surprise: Surprise, context: int | None) -> str:
 
 
 def _worst(text: TextSpecimens, surprise: Surprise, most: int) -> Named:
-    order = surprise.bits_T.argsort(descending=True)[:most].tolist()
-    rows = []
-    for at in order:
-        before = "".join(text.names(max(at - 24, 0), at + 1))
-        name = text.names(at + 1, at + 2)[0]
-        bits = float(surprise.bits_T[at])
-        rows.append((Cell(at + 1, whole(at + 1)), words(visible(before)), words(alone(name)), Cell(bits, plain(bits))))
-    columns = (
-        Column("token", "token"),
-        Column("before", "text before it", text=True),
-        Column("piece", "token", text=True),
-        Column("bits", "surprise", "bits"),
+    def before(at: int) -> str:
+        return visible("".join(text.names(max(at - 24, 0), at + 1)))
+
+    table = table_of(
+        surprise.bits_T.argsort(descending=True)[:most].tolist(),
+        (Column("token", "token"), lambda at: at + 1, whole),
+        (Column("before", "text before it", text=True), before, None),
+        (Column("piece", "token", text=True), lambda at: alone(text.names(at + 1, at + 2)[0]), None),
+        (Column("bits", "surprise", "bits"), lambda at: float(surprise.bits_T[at]), plain),
     )
     how = "Tokens in the order of their surprisal."
-    return Named("surprise-worst", "The most surprising tokens", how, Table(columns, tuple(rows)))
+    return Named("surprise-worst", "The most surprising tokens", how, table)
 
 
 def _difference(apart: list[Place], first: str, second: str, most: int) -> Passage:
@@ -209,25 +194,16 @@ def _difference(apart: list[Place], first: str, second: str, most: int) -> Passa
 
 
 def _disagreements(apart: list[Place], first: str, second: str, most: int) -> Named:
-    rows = [
-        (
-            words(visible(part.before)),
-            words(alone(part.piece)),
-            Cell(part.first, plain(part.first)),
-            Cell(part.second, plain(part.second)),
-            Cell(part.gap, plain(part.gap)),
-        )
-        for part in sorted(apart, key=lambda part: -abs(part.gap))[:most]
-    ]
-    columns = (
-        Column("before", "after", text=True),
-        Column("piece", "the piece", text=True),
-        Column("first", first, "bits"),
-        Column("second", second, "bits"),
-        Column("gap", "gap", "bits"),
+    table = table_of(
+        sorted(apart, key=lambda part: -abs(part.gap))[:most],
+        (Column("before", "after", text=True), lambda part: visible(part.before), None),
+        (Column("piece", "the piece", text=True), lambda part: alone(part.piece), None),
+        (Column("first", first, "bits"), lambda part: part.first, plain),
+        (Column("second", second, "bits"), lambda part: part.second, plain),
+        (Column("gap", "gap", "bits"), lambda part: part.gap, plain),
     )
     reading = f"The largest gaps first; above 0, {second} has the lower surprisal."
-    return Named("surprise-disagreements", "The largest differences", reading, Table(columns, tuple(rows)))
+    return Named("surprise-disagreements", "The largest differences", reading, table)
 
 
 # -------------------------------------------------------------------- answers of other tasks
