@@ -205,8 +205,7 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         return self._logits(self.dropout(y_BTX))
 
     def _logits(self, y_BTX: Tensor) -> Tensor:
-        logits_BTV: Tensor = self.head(y_BTX)
-        return logits_BTV
+        return self.head(y_BTX)
 
     def _enter(self, x: Tensor) -> Tensor:
         if self.enter is None:

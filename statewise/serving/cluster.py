@@ -187,8 +187,7 @@ class Cluster(AnyEngine):
             for place in sorted(self._actors, key=lambda place: (place + self._calls) % self.spec.replicas):
                 try:
                     call = self._actors[place].predict.remote(model, given, owner)
-                    answers: list[dict[str, Any]] = await asyncio.to_thread(self._ray.get, call)
-                    return answers
+                    return await asyncio.to_thread(self._ray.get, call)
                 except self._ray.exceptions.RayTaskError as error:
                     cause = error.cause
                     raise cause if isinstance(cause, Refused) else Refused("failed", "the prediction failed") from None

@@ -28,8 +28,7 @@ _SHARES = (0.25, 0.5, 0.75)  # of a row that is read before the cut
 def read_on(machine: Machine[Any], x_NT: Tensor, state: State, *, frozen: Address | None = None) -> Tensor:
     """Outputs from this state on. What is `frozen` is put back after every step, so it never changes."""
     if frozen is None:
-        y_NTC: Tensor = machine(x_NT, state)[0]
-        return y_NTC
+        return machine(x_NT, state)[0]
     outputs = []
     for x_t in x_NT.unbind(1):
         y_t, after = machine.step(x_t, state)

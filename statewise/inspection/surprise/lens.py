@@ -256,8 +256,7 @@ def _rival(subject: Subject, mine: Choices | Courses, against: str, progress: Pr
 
 def _by_row(answers: Choices, rows: int) -> Floats:
     """The sum of the losses of each row."""
-    paid_P: Floats = np.bincount(answers.row_N, weights=answers.nats_N, minlength=rows).astype(np.float64)
-    return paid_P
+    return np.bincount(answers.row_N, weights=answers.nats_N, minlength=rows).astype(np.float64)
 
 
 LENS = Lens(

@@ -197,8 +197,7 @@ class Rival(NamedTuple):
     def apart_N(self) -> Floats:
         """Above 0: the other has the lower loss."""
         both = ~(np.isnan(self.mine_N) | np.isnan(self.theirs_N))
-        gap_P: Floats = (self.mine_N - self.theirs_N)[both]
-        return gap_P
+        return (self.mine_N - self.theirs_N)[both]
 
     def interval(self) -> tuple[float, float]:
         """The mean difference, and half of its 95 % interval over answers."""
