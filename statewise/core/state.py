@@ -125,10 +125,12 @@ def within_rows(t: int | Tensor, lengths_B: Tensor | None, result: tuple[Tensor,
     return where(active_B, y, torch.zeros_like(y)), hold(active_B, new=after, old=before)
 
 
-def past_end(x: Tensor, lengths_B: Tensor, value: float = 0.0) -> Tensor:
-    """`x` with `value` past each row's end: the number there that leaves a state at rest."""
+def past_end(x: Tensor, lengths_B: Tensor | None, value: float = 0.0) -> Tensor:
+    """`x` with `value` past each row's end: the number there that leaves a state at rest. Without lengths, `x`."""
+    if lengths_B is None:
+        return x
     past_BT = torch.arange(x.shape[1], device=x.device) >= lengths_B[:, None]
-    return x.masked_fill(past_BT.view(*past_BT.shape, *[1] * (x.dim() - 2)), value)
+    return x.masked_fill(past_BT[(..., *[None] * (x.dim() - 2))], value)
 
 
 def reset_rows(state: S, mask_B: Tensor, *, initial: S) -> S:

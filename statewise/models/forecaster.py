@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Machine, check_input, rows
+from statewise.core import Machine, check_input, past_end, rows
 from statewise.layers import Dropout
 from statewise.models.head import BernoulliHead, RealHead
 from statewise.models.reader import Reader
@@ -212,10 +212,7 @@ class ValueMachine(Machine[StackState]):
         y_BTD, after = self.stack(self.input_dropout(self.entry(x_BTI)), state, lengths_B)
         if self.passed:
             y_BTD = torch.cat([y_BTD.to(x_BTI.dtype), x_BTI[..., : self.passed]], dim=-1)
-        if lengths_B is not None:
-            over_BT = torch.arange(x_BTI.shape[1], device=x_BTI.device) >= lengths_B[:, None]
-            y_BTD = y_BTD.masked_fill(over_BT[..., None], 0.0)
-        return y_BTD, after
+        return past_end(y_BTD, lengths_B), after
 
     def step(self, x_BI: Tensor, state: StackState) -> tuple[Tensor, StackState]:
         y_BD, after = self.stack.step(self.input_dropout(self.entry(x_BI)[:, None])[:, 0], state)

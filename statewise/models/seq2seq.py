@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import State, hold, leaves, map_state, state_type
+from statewise.core import State, hold, leaves, map_state, past_end, state_type
 from statewise.layers import Attend, Dropout, Embedding, Looks, make_linear, one_sequence
 from statewise.models.head import CategoricalHead
 from statewise.models.reader import Encoded, Reader
@@ -142,12 +142,8 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
             y_BTX, mixer = self.stack(self._enter(given_BTX), state.mixer, lengths_B)
             after = state._replace(mixer=mixer)
         position_BT = state.position_B[:, None] + torch.arange(time, device=e_BTE.device)
-        logits_BTV = self._write(y_BTX, context_BTC, e_BTE, state.memory, position_BT)
-        read_B = torch.full_like(state.position_B, time)
-        if lengths_B is not None:
-            past_BT = torch.arange(time, device=e_BTE.device) >= lengths_B[:, None]
-            logits_BTV = logits_BTV.masked_fill(past_BT[:, :, None], 0.0)
-            read_B = lengths_B.clamp(max=time)
+        logits_BTV = past_end(self._write(y_BTX, context_BTC, e_BTE, state.memory, position_BT), lengths_B)
+        read_B = torch.full_like(state.position_B, time) if lengths_B is None else lengths_B.clamp(max=time)
         return logits_BTV, after._replace(position_B=state.position_B + read_B)
 
     def step(self, token_B: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
