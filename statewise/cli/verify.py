@@ -67,7 +67,7 @@ def verify(
         + ("" if not failed else f"; broken: {', '.join(sorted({f.law for f in failed}))}"),
     )
     for message in dict.fromkeys(f"{f.model}, {f.law}: {f.raised}" for f in failed if f.raised):
-        console.print(message, highlight=False, markup=False, soft_wrap=True)
+        console.say(message)
     return 1 if failed else 0
 
 
