@@ -255,8 +255,8 @@ def _ending(code: int) -> str:
     return f"signal {known.get(-code, -code)}{hint}"
 
 
-def _tail(path: Path, lines: int = 10) -> str:
-    return "\n".join(f"  {line}" for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+def _tail(path: Path) -> str:
+    return "\n".join(f"  {line}" for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[-10:])
 
 
 def mixers_for(works: Sequence[Work]) -> list[dict[str, str]]:

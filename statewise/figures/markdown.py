@@ -54,14 +54,13 @@ def _ends(chart: Figure) -> str:
         columns = [larger] if len(larger) > 1 and len(set(rows)) == len(rows) else [[series] for series in chart.series]
         heads = [chart.x.label] if len(columns) == 1 else [series.name for series in chart.series]
         cells = [[name, *(_in_row(some, at, x_form) for some in columns)] for at, name in enumerate(chart.y.categories)]
-        lines = [["", *heads], [":--", *["--:"] * len(columns)], *cells]
         named = f"In {chart.x.label}:" if len(columns) > 1 else ""
     else:
-        ends = [[series.name, x_form(series.x[-1]), y_form(series.y[-1])] for series in chart.series if series.x]
-        lines = [["", chart.x.label, chart.y.label], [":--", "--:", "--:"], *ends]
+        heads = [chart.x.label, chart.y.label]
+        cells = [[series.name, x_form(series.x[-1]), y_form(series.y[-1])] for series in chart.series if series.x]
         named = "Where each curve ends:" if chart.kind == "line" else ""
-    shown = [line if number == 1 else [escaped(cell) for cell in line] for number, line in enumerate(lines)]
-    return "\n".join([*([escaped(named), ""] if named else []), *(f"| {' | '.join(line)} |" for line in shown)])
+    shown = table(Table.of_texts(["", *heads], cells))
+    return f"{escaped(named)}\n\n{shown}" if named else shown
 
 
 def _in_row(some: Sequence[Series], row: int, form: Format) -> str:

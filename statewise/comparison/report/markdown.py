@@ -2,6 +2,7 @@
 
 from statewise.comparison.report.content import Content, PartContent
 from statewise.display import plain
+from statewise.figures import Table
 from statewise.figures import markdown as md
 
 
@@ -76,13 +77,10 @@ def _samples(part: PartContent) -> list[str]:
 def _readings(part: PartContent) -> list[str]:
     if not part.readings:
         return []
-    rows = [
-        f"| {md.escaped(reading.entry)} | {plain(reading.total)} | {plain(reading.per_character())} |"
-        for reading in part.readings
-    ]
+    rows = [(reading.entry, plain(reading.total), plain(reading.per_character())) for reading in part.readings]
     return [
         "### The same held-out text, read by several models",
-        "\n".join(["| model | bits | bits per character |", "|:--|--:|--:|", *rows]),
+        md.table(Table.of_texts(["model", "bits", "bits per character"], rows)),
         *md.missing(part.missing_text),
     ]
 
@@ -104,18 +102,17 @@ def _disagreements(part: PartContent) -> list[str]:
 def _answers(part: PartContent) -> list[str]:
     if not part.answers:
         return []
-    entries = list(part.answers[0].answers)
-    lines = [["input", "truth", *entries], [":--"] * (2 + len(entries))]
-    lines += [
+    heads = ["input", "truth", *part.answers[0].answers]
+    rows = [
         [
-            answer.given,
-            answer.truth,
-            *(f"✓ {said}" if name in answer.right else said for name, said in answer.answers.items()),
+            asked.given,
+            asked.truth,
+            *(f"✓ {said}" if name in asked.right else said for name, said in asked.answers.items()),
         ]
-        for answer in part.answers
+        for asked in part.answers
     ]
-    shown = [line if number == 1 else [md.escaped(cell) for cell in line] for number, line in enumerate(lines)]
-    return ["### Answers", md.escaped(part.answered), "\n".join(f"| {' | '.join(line)} |" for line in shown)]
+    table = md.table(Table.of_texts(heads, rows, words=len(heads)))
+    return ["### Answers", md.escaped(part.answered), table]
 
 
 def _settings(part: PartContent, *, several: bool) -> list[str]:
