@@ -52,10 +52,6 @@ class Service:
         self._pieces: dict[str, Pieces] = {}
         self.responses = Kept()
 
-    @property
-    def is_ready(self) -> bool:
-        return self.engine is not None and not self.draining and not self.failed
-
     def ready_engine(self) -> AnyEngine:
         if self.failed:
             raise HttpError(503, "the engine failed; the server is about to stop", code="engine_failed")
