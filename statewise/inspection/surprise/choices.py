@@ -19,6 +19,7 @@ LEVELS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0)  # nats: where a deeper colour beg
 _SHOWN = 300  # answers that are shown in their text by default: each row is a line
 _BARS = 16  # classes that a figure has room for
 _ALONG = 8  # points of a curve
+_LONGEST = 160  # letters of a cell
 
 NumberedColumn: TypeAlias = tuple[Column, Callable[[int], str], Format | None]  # of answers, or rows, by their number
 
@@ -245,8 +246,8 @@ def _table(specimens: Specimens, answers: Choices, numbers: Iterable[int]) -> Ta
     )
 
 
-def _short(text: str, most: int = 160) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _worst(specimens: Specimens, answers: Choices, most: int) -> Named:
