@@ -107,4 +107,4 @@ class Mamba2(ParallelMixer[Mamba2State]):
             y_BTE = y_BTE * F.silu(linear(x_BTI, self.w_gate_EI))
         y_BTE = F.rms_norm(y_BTE, gain_E.shape, gain_E, eps=1e-5)
         y_BTD = linear(y_BTE.to(x_BTI), self.w_out_DE)
-        return past_end(y_BTD, lengths_B), Mamba2State(s_BHNP, window)
+        return y_BTD if lengths_B is None else past_end(y_BTD, lengths_B), Mamba2State(s_BHNP, window)
