@@ -176,15 +176,15 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         position_B1 = state.position_B[:, None]
         if self.attend is not None and self.style == "bahdanau":
             query_BD = state.carried_BF if self.ask is None else state.carried_BF + self.ask(given_BX)
-            found_BC = self.attend(query_BD[:, None], state.memory, position_B1)[:, 0]
-            y_BD, mixer = self.stack.step(self._enter(torch.cat([given_BX, found_BC], dim=-1)), state.mixer)
-            y_BX, carried_BF = torch.cat([y_BD, found_BC], dim=-1), y_BD
+            attended_BC = self.attend(query_BD[:, None], state.memory, position_B1)[:, 0]
+            y_BD, mixer = self.stack.step(self._enter(torch.cat([given_BX, attended_BC], dim=-1)), state.mixer)
+            y_BX, carried_BF = torch.cat([y_BD, attended_BC], dim=-1), y_BD
         else:
             x_BX = torch.cat([given_BX, state.carried_BF], dim=-1)
             y_BX, mixer = self.stack.step(self._enter(x_BX), state.mixer)
             carried_BF = state.carried_BF
             if self._recurs:
-                y_BX = carried_BF = self._found(y_BX[:, None], state.memory, position_B1)[:, 0]
+                y_BX = carried_BF = self._attended(y_BX[:, None], state.memory, position_B1)[:, 0]
         return y_BX, state._replace(mixer=mixer, carried_BF=carried_BF, position_B=state.position_B + 1)
 
     def _given(self, e_BTE: Tensor, context_BTC: Tensor) -> Tensor:
@@ -197,7 +197,7 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         if self.attend is None or self.style == "bahdanau":
             y_BTX = torch.tanh(self.combine(torch.cat([y_BTX, context_BTC, e_BTE], dim=-1)))
         elif not self._recurs:
-            y_BTX = self._found(y_BTX, memory, position_BT)
+            y_BTX = self._attended(y_BTX, memory, position_BT)
         return self._logits(self.dropout(y_BTX))
 
     def _logits(self, y_BTX: Tensor) -> Tensor:
@@ -213,9 +213,9 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         e_BTE = self.input_dropout(e_BTE)
         return e_BTE if self.output_edges else torch.zeros_like(e_BTE)
 
-    def _found(self, y_BTD: Tensor, memory: Any, position_BT: Tensor) -> Tensor:
+    def _attended(self, y_BTD: Tensor, memory: Any, position_BT: Tensor) -> Tensor:
         """Luong: the new output is the query, and is concatenated with the attention output."""
         assert self.attend is not None
         assert self.combine is not None
-        found_BTC = self.attend(y_BTD, memory, position_BT)
-        return torch.tanh(self.combine(torch.cat([found_BTC, y_BTD], dim=-1)))
+        attended_BTC = self.attend(y_BTD, memory, position_BT)
+        return torch.tanh(self.combine(torch.cat([attended_BTC, y_BTD], dim=-1)))

@@ -165,13 +165,13 @@ def _pair(row: Specimen, pattern: str, layers: Sequence[int], heads: Sequence[in
         state = row.begun(z_1TI)
     cross = cross_weights(row.machine, state, z_1TI[0, row.first :], pattern=pattern)
     source, target = row.pieces[: row.first], row.questions
-    most = max(one_THS.shape[1] for one_THS in cross.weights.values())
+    most = max(weight_THS.shape[1] for weight_THS in cross.weights.values())
     refuse_unknown(layers=(layers, range(len(cross.weights))), heads=(heads, range(most)))
     weights_TS = cross.mean(layers=layers, heads=heads).double().cpu()
     content = [piece for piece in target if piece != END]  # a target that was cut has no end symbol
     kind = known([piece for piece in source if piece != END], content)
     right = None if kind is None or not content else agreement(weights_TS, gold(kind, len(content)))
-    entropies = {name: entropy(one_THS.double()).mean(0).tolist() for name, one_THS in cross.weights.items()}
+    entropies = {name: entropy(weight_THS.double()).mean(0).tolist() for name, weight_THS in cross.weights.items()}
     return Pair(source, target, weights_TS, entropies, kind, right)
 
 

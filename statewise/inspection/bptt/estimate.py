@@ -148,15 +148,15 @@ def estimate(
     cosine = norm = projection = squares = 0.0
     off_by = []
     for number in range(1, draws + 1):
-        one_P = gradient(policy, key=(seed, number))
-        own = float(one_P.norm())
-        along = float(one_P @ full_P) / size
+        drawn_P = gradient(policy, key=(seed, number))
+        own = float(drawn_P.norm())
+        along = float(drawn_P @ full_P) / size
         cosine += along / max(own, 1e-300) / draws
         norm += own / size / draws
         projection += along / size / draws
-        apart_P = one_P - mean_P
+        apart_P = drawn_P - mean_P
         mean_P += apart_P / number
-        squares += float(apart_P @ (one_P - mean_P))  # Welford: a single draw has no spread, to the last bit
+        squares += float(apart_P @ (drawn_P - mean_P))  # Welford: a single draw has no spread, to the last bit
         if number & (number - 1) == 0:
             off_by.append(float((mean_P - full_P).norm()) / size)
     spread = math.sqrt(squares / max(draws - 1, 1)) / size

@@ -129,7 +129,7 @@ def _text_batches(subject: Subject, settings: BPTTSettings, cut: int) -> _Batche
     window_NT = text.window_tokens(length + 1, settings.rows * settings.batches).to(machine.like.device)
     if len(window_NT) < 2:
         raise UserError(f"{text.source} has room for one window of {length} tokens", fix="give a longer text")
-    pairs = [(one_BT[:, :-1], one_BT[:, 1:]) for one_BT in window_NT.chunk(min(settings.batches, len(window_NT)))]
+    pairs = [(batch_BT[:, :-1], batch_BT[:, 1:]) for batch_BT in window_NT.chunk(min(settings.batches, len(window_NT)))]
     exact = copy.deepcopy(machine).double().eval()
     return _Batches(
         [partial(gradient, exact, *pair) for pair in pairs],

@@ -67,8 +67,8 @@ def gain(machine: Machine[Any], window_BT: Tensor, progress: Progress) -> Gain:
         by_context.append(torch.cat(costs))
     last_B = by_context[-1]
     root = math.sqrt(len(last_B))
-    half = tuple(1.96 * float((one_B - last_B).std()) / root if root > 1 else 0.0 for one_B in by_context)
-    return Gain(tuple(contexts), tuple(float(one_B.mean()) for one_B in by_context), half, len(last_B))
+    half = tuple(1.96 * float((loss_B - last_B).std()) / root if root > 1 else 0.0 for loss_B in by_context)
+    return Gain(tuple(contexts), tuple(float(loss_B.mean()) for loss_B in by_context), half, len(last_B))
 
 
 def length_words(length: int | None, longest: int) -> str:

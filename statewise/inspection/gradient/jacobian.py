@@ -43,9 +43,9 @@ def jacobian(machine: Machine[Any], x_T: Tensor, state: State) -> Tensor:
         direction_RM = torch.zeros(min(_ROWS, after - start), after, dtype=machine.like.dtype, device=x_T.device)
         direction_RM[torch.arange(len(direction_RM)), start + torch.arange(len(direction_RM))] = 1.0
         parts.append(_pulled_back(machine, x_T, state, direction_RM))
-    found_MN = torch.cat(parts)
-    assert found_MN.shape == (after, before)
-    return found_MN
+    jacobian_MN = torch.cat(parts)
+    assert jacobian_MN.shape == (after, before)
+    return jacobian_MN
 
 
 def stretch(machine: Machine[Any], x_T: Tensor, state: State, *, largest: int, generator: torch.Generator) -> Stretch:
@@ -65,8 +65,8 @@ def eigenvalues(machine: Machine[Any], x_T: Tensor, state: State) -> Tensor | No
     """Of the Jacobian, complex; None where the state grows: what was in it stays, and there is no square matrix."""
     if size_of(state) != size_of(_read(machine, x_T, state)):
         return None
-    found_N: Tensor = torch.linalg.eigvals(jacobian(machine, x_T, state).double())
-    return found_N
+    values_N: Tensor = torch.linalg.eigvals(jacobian(machine, x_T, state).double())
+    return values_N
 
 
 def _read(machine: Machine[Any], x_T: Tensor, state: State) -> State:
@@ -109,7 +109,7 @@ class Recurrence(NamedTuple):
                 }
                 for stretch in self.stretches
             ],
-            "spectral_radius": [float(one_N.abs().max()) for one_N in self.eigenvalues_PN],
+            "spectral_radius": [float(values_N.abs().max()) for values_N in self.eigenvalues_PN],
         }
 
 
@@ -120,12 +120,12 @@ def recurrence(
     """Along a row from `state`, by default the initial one; `largest`: the largest state whose Jacobian is computed."""
     starts = [round(at) for at in torch.linspace(min(_WARM, len(x_T) // 2), len(x_T) - 1, _VISITED).tolist()]
     states = _visited(machine, x_T, starts, machine.init_state(1) if state is None else state)
-    found_PN = []
+    eigenvalues_PN = []
     if size_of(states[0]) <= largest:
         for start, state in zip(progress.over(starts, "eigenvalues of the recurrence"), states):
-            found_N = eigenvalues(machine, x_T[start : start + 1], state)
-            if found_N is not None:
-                found_PN.append(found_N)
+            values_N = eigenvalues(machine, x_T[start : start + 1], state)
+            if values_N is not None:
+                eigenvalues_PN.append(values_N)
     spans = [2**power for power in range(steps.bit_length())]
     spans = [span for span in spans if span <= min(steps, len(x_T) - starts[0])]
     generator = torch.Generator().manual_seed(0)
@@ -133,7 +133,7 @@ def recurrence(
         stretch(machine, x_T[starts[0] : starts[0] + span], states[0], largest=largest, generator=generator)
         for span in progress.over(spans, "products of Jacobians")
     ]
-    return Recurrence(stretches, found_PN)
+    return Recurrence(stretches, eigenvalues_PN)
 
 
 def _visited(machine: Machine[Any], x_T: Tensor, at: list[int], state: State) -> list[State]:

@@ -90,4 +90,4 @@ def gradient_norms(
         states.append(h_RD)
     direction_RD = torch.nn.functional.normalize(normal(width), dim=1)
     gradients = torch.autograd.grad((h_RD * direction_RD).sum(), states)
-    return torch.stack([one_RD.norm(dim=1) for one_RD in gradients[::-1]], dim=1)
+    return torch.stack([gradient_RD.norm(dim=1) for gradient_RD in gradients[::-1]], dim=1)

@@ -80,8 +80,8 @@ def _chosen_leaf(means: picture.Effects, state: State, *, wanted: str | None) ->
     """The leaf whose units are zeroed one by one: the `wanted` one, or the one whose loss costs most."""
     named = [path for path, leaf in leaves(state) if leaf.is_floating_point() and leaf.dim() > 1]
     zeroed = {
-        change.address.path: float(one_P.mean())
-        for change, one_P in means.items()
+        change.address.path: float(added_P.mean())
+        for change, added_P in means.items()
         if change.act == "zero" and change.address.path in named and change.address.axis is None
     }
     if wanted is not None:
@@ -110,7 +110,7 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings,
     others, elsewhere = _other_states(subject, text_cuts, settings)
     base_PT = base_costs(model, text_cuts)
     added = added_costs(model, text_cuts, interventions, others, progress)
-    means = {change: one_PT.mean(1) for change, one_PT in added.items()}
+    means = {change: added_PT.mean(1) for change, added_PT in added.items()}
     leaf = _chosen_leaf(means, text_cuts[0].state, wanted=settings.address)
     by_unit: dict[Address, Tensor] = {}
     if leaf is not None:
@@ -124,7 +124,7 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings,
         picture.fork_figure(forked_PT),
     ]
     generated = _continuations(text, text_cuts, others, means, settings)
-    first = {change: round(float(one_PT[:, 0].mean()), 6) for change, one_PT in added.items()}
+    first = {change: round(float(added_PT[:, 0].mean()), 6) for change, added_PT in added.items()}
     return Finding(
         "intervene",
         "Interventions",
@@ -152,8 +152,8 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings,
         {
             "cuts": [cut.at for cut in text_cuts],
             "nats": float(base_PT.mean()),
-            "added": {f"{change.act} {change.address}": float(one_PT.mean()) for change, one_PT in added.items()},
-            "units": {str(address): float(one_P.mean()) for address, one_P in by_unit.items()},
+            "added": {f"{change.act} {change.address}": float(added_PT.mean()) for change, added_PT in added.items()},
+            "units": {str(address): float(added_P.mean()) for address, added_P in by_unit.items()},
             "forked": [float(kl) for kl in forked_PT.mean(0)],
             "written": dict(generated),
         },
@@ -227,7 +227,7 @@ def _continuations(
 # -------------------------------------------------------------------- rows
 
 
-class _Found(NamedTuple):
+class _Measured(NamedTuple):
     effects: dict[Intervention, list[Effect]]  # at every cut
     base_P: Tensor  # loss of an answer without a change
     gaps: list[Tensor]  # of every cut, places between it and its answers
@@ -285,9 +285,9 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings
         {
             "moments": len(measured.base_P),
             "cost": base,
-            "added": {f"{change.act} {change.address}": float(one_P.mean()) for change, one_P in means.items()},
+            "added": {f"{change.act} {change.address}": float(added_P.mean()) for change, added_P in means.items()},
             "changed": {f"{change.act} {change.address}": value for change, value in changes.items()},
-            "units": {str(address): float(one_P.mean()) for address, one_P in measured.by_unit.items()},
+            "units": {str(address): float(added_P.mean()) for address, added_P in measured.by_unit.items()},
         },
         tuple(measured.missing),
     )
@@ -304,7 +304,7 @@ def _change_words(value: float, words: Words) -> str:
 
 def _change_states(
     rows: Sequence[Specimen], machine: Machine[Any], settings: InterveneSettings, progress: Progress
-) -> _Found:
+) -> _Measured:
     """Rows that are read along time: interventions on the state."""
     by_row = [some for row in rows if (some := row_cuts(row, machine))]
     all_cuts = [cut for some in by_row for cut in some]
@@ -336,10 +336,10 @@ def _change_states(
         by_unit = {address: torch.stack(several) for address, several in means.items()}
         missing += _not_all_units(leaf, len(by_unit), size)
     base_P = torch.stack([row_costs(cut, machine).double().cpu().mean() for cut in all_cuts])
-    return _Found(effects, base_P, [cut.gap_Q for cut in all_cuts], by_unit, missing)
+    return _Measured(effects, base_P, [cut.gap_Q for cut in all_cuts], by_unit, missing)
 
 
-def _silence(rows: Sequence[Specimen], settings: InterveneSettings, progress: Progress) -> _Found:
+def _silence(rows: Sequence[Specimen], settings: InterveneSettings, progress: Progress) -> _Measured:
     """Rows that are read at once: observed values are set to 0."""
     observed = _observed(min(rows, key=len))
     if not observed:
@@ -365,7 +365,7 @@ def _silence(rows: Sequence[Specimen], settings: InterveneSettings, progress: Pr
         base.append(cost_Q.double().cpu().mean())
         for address, effect in by_address.items():
             effects[Intervention(address, "silence")].append(effect)
-    return _Found(effects, torch.stack(base), [], {}, missing)
+    return _Measured(effects, torch.stack(base), [], {}, missing)
 
 
 @torch.no_grad()

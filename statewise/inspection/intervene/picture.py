@@ -23,9 +23,9 @@ _ROOM = 18  # letters beside a picture
 # -------------------------------------------------------------------- sentences
 
 
-def with_error(one_P: Tensor) -> tuple[float, float, float]:
+def with_error(values_P: Tensor) -> tuple[float, float, float]:
     """Mean, and two standard errors below and above it."""
-    mean, error = float(one_P.mean()), 2 * float(one_P.std()) / len(one_P) ** 0.5
+    mean, error = float(values_P.mean()), 2 * float(values_P.std()) / len(values_P) ** 0.5
     return mean, mean - error, mean + error
 
 
@@ -78,8 +78,8 @@ def sentences(
     if forgotten in effects:
         said.append(f"{whole(difference(effects[forgotten], unit))}{also.get(forgotten, '')}.")
     parts = {
-        intervention: one_P
-        for intervention, one_P in effects.items()
+        intervention: added_P
+        for intervention, added_P in effects.items()
         if intervention.address.path and intervention.act in ("zero", "silence")
     }
     if parts:
@@ -152,8 +152,8 @@ def places_figure(effects: Effects, base: float, *, unit: str, of: str) -> Figur
     series = []
     for act in dict.fromkeys(effect.act for effect in effects):
         chosen = {
-            str(intervention.address): with_error(one_P)
-            for intervention, one_P in effects.items()
+            str(intervention.address): with_error(added_P)
+            for intervention, added_P in effects.items()
             if intervention.act == act
         }
         means, lows, highs = zip(*chosen.values())
@@ -184,10 +184,10 @@ def doubling(length: int) -> list[tuple[int, int]]:
 def recovery_figure(added: Mapping[Intervention, Tensor], address: Address) -> Figure:
     """`added`: loss of each token after the cut, `[P, T]`."""
     series, last = [], {}
-    for change, one_PT in added.items():
+    for change, added_PT in added.items():
         if change.address == address:
-            bins = [with_error(one_PT[:, begin:stop].mean(1)) for begin, stop in doubling(one_PT.shape[1])]
-            x = tuple((begin + 1 + stop) / 2 for begin, stop in doubling(one_PT.shape[1]))
+            bins = [with_error(added_PT[:, begin:stop].mean(1)) for begin, stop in doubling(added_PT.shape[1])]
+            x = tuple((begin + 1 + stop) / 2 for begin, stop in doubling(added_PT.shape[1]))
             means, lows, highs = zip(*bins)
             series.append(Series(ACT_NAMES[change.act], x, means, lows, highs))
             last[change] = means[-1]
@@ -238,7 +238,7 @@ def distance_figure(added: Mapping[Intervention, Tensor], gap_N: Tensor, *, plac
 
 def units_figure(by_unit: Mapping[Address, Tensor], *, unit: str) -> Figure:
     ranked: Sequence[Address] = sorted(by_unit, key=lambda address: -float(by_unit[address].mean()))
-    mean = {address: float(one_P.mean()) for address, one_P in by_unit.items()}
+    mean = {address: float(added_P.mean()) for address, added_P in by_unit.items()}
     top = ranked[:_ROWS]
     total = sum(max(value, 0.0) for value in mean.values())
     part = sum(max(mean[address], 0.0) for address in ranked[: max(1, len(ranked) // 10)])
