@@ -502,15 +502,15 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _whole_numbers(parts: Sequence[Any]) -> list[int]:
     """A repeated number, packed or not."""
-    found = []
+    values = []
     for part in parts:
         at = 0
         while isinstance(part, bytes) and at < len(part):
             value, at = _varint(part, at)
-            found.append(value)
+            values.append(value)
         if isinstance(part, int):
-            found.append(part)
-    return found
+            values.append(part)
+    return values
 
 
 _TYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 9: np.bool_, 11: np.float64}
@@ -559,7 +559,7 @@ class _Program:
         self.nodes = []
         for part in graph.get(1, ()):
             node = _message(part)
-            attributes = [_message(one) for one in node.get(5, ())]
+            attributes = [_message(attribute) for attribute in node.get(5, ())]
             (kind,) = node[4]
             if kind.decode() not in _OPERATORS:
                 raise NotImplementedError(f"the operator {kind.decode()}")
@@ -568,7 +568,7 @@ class _Program:
                     _OPERATORS[kind.decode()],
                     [name.decode() for name in node.get(1, ())],
                     [name.decode() for name in node.get(2, ())],
-                    {one[1][0].decode(): _attribute(one) for one in attributes},
+                    {attribute[1][0].decode(): _attribute(attribute) for attribute in attributes},
                 )
             )
 
@@ -579,8 +579,8 @@ class _Program:
             if operator is _scan:
                 attributes = {**attributes, "outside": values}
             with np.errstate(all="ignore"):  # as onnxruntime: what is divided by 0 is infinite
-                found = operator(*(values[name] for name in inputs), **attributes)
-            values.update(zip(outputs, found if isinstance(found, list) else [found]))
+                result = operator(*(values[name] for name in inputs), **attributes)
+            values.update(zip(outputs, result if isinstance(result, list) else [result]))
         return {name: values[name] for name in self.outputs}
 
 
@@ -593,12 +593,12 @@ def _scan(
     read = [np.moveaxis(array, axis, 0) for array, axis in zip(given[held:], axes)]
     every: list[list[Array]] = []
     for step in range(len(read[0])):
-        found = body(dict(zip(body.inputs, [*state, *(array[step] for array in read)])), outside)
-        values = [found[name] for name in body.outputs]
+        after = body(dict(zip(body.inputs, [*state, *(array[step] for array in read)])), outside)
+        values = [after[name] for name in body.outputs]
         state, seen = values[:held], values[held:]
         every.append(seen)
     axes = more.get("scan_output_axes") or [0] * (len(body.outputs) - held)
-    return [*state, *(np.stack(one, axis) for one, axis in zip(zip(*every), axes))]
+    return [*state, *(np.stack(steps, axis) for steps, axis in zip(zip(*every), axes))]
 
 
 def _reduced(function: Any) -> Callable[..., Array]:
@@ -606,8 +606,8 @@ def _reduced(function: Any) -> Callable[..., Array]:
         chosen = None if axes is None else tuple(axes.tolist())
         if chosen == () or (chosen is None and more.get("noop_with_empty_axes")):
             return x
-        found: Array = np.asarray(function(x, axis=chosen, keepdims=bool(keepdims)))
-        return found.astype(x.dtype)
+        reduced: Array = np.asarray(function(x, axis=chosen, keepdims=bool(keepdims)))
+        return reduced.astype(x.dtype)
 
     return reduce
 
@@ -616,8 +616,8 @@ def _of(function: Any) -> Callable[..., Array]:
     """Of as many arrays as there are inputs, in the type of the first."""
 
     def apply(*given: Array) -> Array:
-        found: Array = np.asarray(function(*given))
-        return found if found.dtype == np.bool_ else found.astype(given[0].dtype, copy=False)
+        result: Array = np.asarray(function(*given))
+        return result if result.dtype == np.bool_ else result.astype(given[0].dtype, copy=False)
 
     return apply
 
@@ -711,12 +711,12 @@ def _gathered(x: Array, index: Array, *, batch_dims: int = 0) -> Array:
 
 
 def _put(x: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:
-    found = x.copy()
+    put = x.copy()
     if reduction == "none":
-        found[places] = updates
+        put[places] = updates
     else:
-        {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction].at(found, places, updates)
-    return found
+        {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction].at(put, places, updates)
+    return put
 
 
 def _padded(
@@ -769,7 +769,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "Gemm": _gemm, "LayerNormalization": _normalised, "Pad": _padded, "Reshape": _reshape, "Scan": _scan,
     "ScatterElements": _scattered_along, "ScatterND": _scattered, "Slice": _slice, "Split": _split,
     "Concat": lambda *x, axis: np.concatenate(x, axis),
-    "Constant": lambda **value: next(np.asarray(one) for one in value.values()),
+    "Constant": lambda **value: next(np.asarray(constant) for constant in value.values()),
     "ConstantOfShape": lambda shape, *, value=_ZERO: np.full(shape.tolist(), value[0]),
     "Expand": lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist()))),
     "Gather": lambda x, at, *, axis=0: np.take(x, at, axis),
@@ -837,13 +837,13 @@ class LanguageModel:
         if self._sequence is None:
             self._sequence = Graph(self._sequence_file, threads=self._threads)
         tokens_BT = np.array([[at.token, *ids[:-1]]], dtype=np.int64)
-        found = self._sequence({"tokens": tokens_BT, **at.state})
-        return self._after(at, ids, found)
+        outputs = self._sequence({"tokens": tokens_BT, **at.state})
+        return self._after(at, ids, outputs)
 
-    def _after(self, at: Continuation, ids: Sequence[int], found: Arrays) -> Continuation:
-        if odd := [name for name in at.state if _AFTER + name not in found]:
+    def _after(self, at: Continuation, ids: Sequence[int], outputs: Arrays) -> Continuation:
+        if odd := [name for name in at.state if _AFTER + name not in outputs]:
             raise ValueError(f"the graphs of {str(self.path)!r} have no state {odd[0]!r}; export the run again")
-        state = {name: found[_AFTER + name] for name in at.state}
+        state = {name: outputs[_AFTER + name] for name in at.state}
         seen_V = at.seen_V.copy()
         seen_V[list(ids)] = True
         tail_K = np.concatenate([at.tail_K, np.array(ids, dtype=np.int64)])[-_TAIL:]
@@ -852,12 +852,12 @@ class LanguageModel:
     def step(self, at: Continuation, sampling: Sampling) -> Continuation:
         """One more token: `at.token` of what is returned."""
         _refuse_long(at.position + 1, self.context)
-        found = self._step({"tokens": np.array([at.token], dtype=np.int64), **at.state})
-        logits_V = found["logits"][0]
+        outputs = self._step({"tokens": np.array([at.token], dtype=np.int64), **at.state})
+        logits_V = outputs["logits"][0]
         if self._never:
             logits_V[self._never] = -np.inf
         token = choose(logits_V, seen_V=at.seen_V, position=at.position, sampling=sampling)
-        return self._after(at, [token], found)
+        return self._after(at, [token], outputs)
 
     def stream(
         self,
@@ -912,8 +912,8 @@ class LanguageModel:
             if metadata.get(key) != self._metadata[key]:
                 raise ValueError(f"{str(path)!r} is of another {what}; load it with the model that saved it")
         for name, like in self._start.items():
-            found = arrays.get(name)
-            if found is None or found.dtype != like.dtype or not _fits(found.shape, like.shape):
+            array = arrays.get(name)
+            if array is None or array.dtype != like.dtype or not _fits(array.shape, like.shape):
                 raise ValueError(f"{str(path)!r}: {name!r} is missing, or is not {like.dtype} of {list(like.shape)}")
         return self._continuation(arrays)
 
@@ -945,8 +945,8 @@ class Classifier:
             _refuse_long(len(read), self._settings["context"])
             name = "values" if self.tokenizer is None else "tokens"
             size = {"sizes": read.shape[:2]} if read.ndim == 3 else {"lengths": len(read)}
-            found = self._graph({name: read[None], **{key: np.array([of], np.int64) for key, of in size.items()}})
-            p_K = _softmax(found["logits"][0].astype(np.float64))
+            outputs = self._graph({name: read[None], **{key: np.array([of], np.int64) for key, of in size.items()}})
+            p_K = _softmax(outputs["logits"][0].astype(np.float64))
             probabilities = dict(zip(self.labels, p_K.tolist()))
             yield {"row": number, "label": self.labels[int(p_K.argmax())], "probabilities": probabilities}
 
@@ -1011,9 +1011,9 @@ class Tagger:
                 raise ValueError(f"a sentence is a list of words; got the text {words!r}")
             parts = -(-len(words) // self._settings["longest"])
             cuts = [len(words) * part // parts for part in range(parts + 1)] if parts else []
-            found = [self._tagged(words[begin:end]) for begin, end in pairwise(cuts)]
-            tags = [self.tags[k] for best_T, _ in found for k in best_T]
-            p = [value for _, p_T in found for value in p_T.tolist()]
+            tagged = [self._tagged(words[begin:end]) for begin, end in pairwise(cuts)]
+            tags = [self.tags[k] for best_T, _ in tagged for k in best_T]
+            p = [value for _, p_T in tagged for value in p_T.tolist()]
             yield {"row": number, "words": list(words), "tags": tags, "probabilities": p}
 
     def _tagged(self, words: Sequence[str]) -> tuple[list[int], Array]:
@@ -1124,19 +1124,19 @@ class Forecaster:
         several series, one of these each. With a seed `draw`, it is one sampled future, of a run that samples.
         """
         several = isinstance(data, list | tuple) and bool(data) and isinstance(data[0], np.ndarray)
-        arrays = [np.asarray(one, dtype=np.float64) for one in (data if several else [data])]
+        arrays = [np.asarray(series, dtype=np.float64) for series in (data if several else [data])]
         if not several and arrays[0].ndim == 3:
             arrays, several = list(arrays[0]), True
         names = ["series"] if len(arrays) == 1 else map(str, range(len(arrays)))
         beside = [part if several and part is not None else [part] * len(arrays) for part in (covariates, times)]
-        found = []
+        forecasts = []
         for values, name, known, time in zip(arrays, names, *beside, strict=True):
             past, mean_C, std_C, horizon_ = self._read(values, name, horizon, known, time)
             scaled_BHC = self._ahead(past, horizon_, draw)
             scaled_HC = scaled_BHC[:, :, 0].T if self._settings["shared"] else scaled_BHC[0]
             ahead_HC = scaled_HC.astype(np.float64) * std_C + mean_C
-            found.append(ahead_HC[:, 0] if values.ndim == 1 else ahead_HC)
-        return found[0] if not several else found if isinstance(data, list | tuple) else np.stack(found)
+            forecasts.append(ahead_HC[:, 0] if values.ndim == 1 else ahead_HC)
+        return forecasts[0] if not several else forecasts if isinstance(data, list | tuple) else np.stack(forecasts)
 
     def _read(
         self, values: Array, name: str, horizon: int | None, covariates: Any, times: Any
@@ -1211,8 +1211,8 @@ class Forecaster:
         settings = self._settings
         if not self._direct:
             paths = 0 if settings["certain"] else settings["paths"] if draw is None else 1
-            found, mean_BC = self._rolled(past, horizon, paths, settings["seed"] if draw is None else draw)
-            mean_BHC: Array = found[0] if not paths or draw is not None else found.mean(0)
+            sampled, mean_BC = self._rolled(past, horizon, paths, settings["seed"] if draw is None else draw)
+            mean_BHC: Array = sampled[0] if not paths or draw is not None else sampled.mean(0)
             if paths and draw is None:
                 mean_BHC[:, 0] = mean_BC  # the first time step needs no samples
             return mean_BHC
@@ -1238,10 +1238,10 @@ class Forecaster:
         next_BTX = np.concatenate([known_BTX[:, 1:], known_BTX[:, -1:]], 1)
         state = {name: np.repeat(array, rows, 0) for name, array in self._start.items()}
         read = self._entering(values_BLC, observed_BLC, next_BTX[:, :length])
-        found = self._graphs["sequence"]({"input": read, **state})
+        outputs = self._graphs["sequence"]({"input": read, **state})
         row_N, path_N = np.tile(np.arange(rows), max(1, paths)), np.repeat(np.arange(max(1, paths)), rows)
-        y_ND = found["output"][row_N, -1]
-        state = {name: found[_AFTER + name][row_N] for name in state}
+        y_ND = outputs["output"][row_N, -1]
+        state = {name: outputs[_AFTER + name][row_N] for name in state}
         ahead_NHX = next_BTX[row_N, length:]
         draw_C2 = np.arange(2 * channels).reshape(channels, 2)
         first: Array | None = None
@@ -1285,8 +1285,8 @@ def _carried(values_TC: Array, observed_TC: Array) -> Array:
     """Each missing value becomes the last one before it, at the beginning the first one after."""
     place_TC = np.where(observed_TC, np.arange(len(values_TC))[:, None], -1)
     last_TC = np.maximum.accumulate(place_TC, 0)
-    found: Array = np.take_along_axis(values_TC, np.where(last_TC < 0, observed_TC.argmax(0), last_TC), 0)
-    return found
+    filled_TC: Array = np.take_along_axis(values_TC, np.where(last_TC < 0, observed_TC.argmax(0), last_TC), 0)
+    return filled_TC
 
 
 _SPACE = r" \t\n\r\f\v"  # other white space may be part of a word
@@ -1380,10 +1380,10 @@ def _heights(children: Sequence[Sequence[int]]) -> list[list[int]]:
             continue
         node = waiting.pop()
         height[node] = 1 + max((height[child] for child in children[node]), default=-1)
-    found: list[list[int]] = [[] for _ in range(max(height) + 1)]
+    nodes_at: list[list[int]] = [[] for _ in range(max(height) + 1)]
     for node, at in enumerate(height):
-        found[at].append(node)
-    return found
+        nodes_at[at].append(node)
+    return nodes_at
 
 
 class TreeClassifier:
@@ -1487,10 +1487,10 @@ class TreeClassifier:
             child_MC = np.full((len(some), places), nodes)
             for row_C, node in zip(child_MC, some):
                 row_C[: len(children[node])] = children[node]
-            found = self._graph({"words": words_N[some], **{name: held[child_MC] for name, held in states.items()}})
-            logits_NK[some] = found["logits"]
+            outputs = self._graph({"words": words_N[some], **{name: held[child_MC] for name, held in states.items()}})
+            logits_NK[some] = outputs["logits"]
             for name, held in states.items():
-                held[some] = found[_AFTER + name]
+                held[some] = outputs[_AFTER + name]
         return logits_NK
 
     def generate(self, prompt: str = "", **_: Any) -> str:
@@ -1521,7 +1521,7 @@ class Translator:
         It is that of `statewise predict` with a beam of 1.
         """
         if isinstance(data, list) or (isinstance(data, np.ndarray) and data.ndim == 2):
-            return [self.predict(one) for one in data]
+            return [self.predict(source) for source in data]
         if isinstance(data, str) and not data.strip():
             return ""
         text = self._written(data, None, Sampling(temperature=0.0), by_step=self._settings["ends"] != "symbol")
@@ -1569,9 +1569,9 @@ class Translator:
         seen_V: Array | None = None
         token = end
         while True:
-            found = self._step({"tokens": np.array([token]), **state})
-            state = {name: found[_AFTER + name] for name in state}
-            logits_V = found["logits"][0].copy()
+            outputs = self._step({"tokens": np.array([token]), **state})
+            state = {name: outputs[_AFTER + name] for name in state}
+            logits_V = outputs["logits"][0].copy()
             full = len(written) == longest
             logits_V[settings["never"]] = -np.inf
             ending = -np.inf if len(written) < least else logits_V[end]
@@ -1622,9 +1622,9 @@ def _refuse_long(tokens: int, context: int | None) -> None:
         raise ValueError(f"the text has {tokens} tokens, and this model has {context} positions; give less")
 
 
-def _fits(found: tuple[int, ...], like: tuple[int, ...]) -> bool:
+def _fits(shape: tuple[int, ...], like: tuple[int, ...]) -> bool:
     """The same sizes but for lists, which are empty at the beginning."""
-    return len(found) == len(like) and all(a == b or b == 0 for a, b in zip(found, like))
+    return len(shape) == len(like) and all(a == b or b == 0 for a, b in zip(shape, like))
 
 
 def load(folder: str | Path, *, int8: bool = False, threads: int = 1) -> Any:

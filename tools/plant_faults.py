@@ -48,8 +48,8 @@ FAULTS = {
     ),
     "both directions leave padding in": (
         "encoders/bidirectional.py",
-        "y_BTP.masked_fill(past_end(y_BTP, lengths_B), 0.0)",
-        "y_BTP",
+        "past_end(self.join(y_BTC), lengths_B)",
+        "self.join(y_BTC)",
         "tests/laws/test_encoder_laws.py tests/reference/test_bidirectional.py tests/unit/test_reader.py",
     ),
     "alignment looks past the source's end": (

@@ -3,15 +3,12 @@
 import ast
 import subprocess
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from statewise.cli.option import Json, option
 from statewise.cli.output import make_table, print_json, tell
-
-_PACKAGE = Path(__file__).parents[1]
 
 
 def bench(
@@ -32,7 +29,7 @@ def bench(
 
     Example: statewise bench tree --leaves 16
     """
-    from statewise.specs import UserError, nearest
+    from statewise.specs import UserError, nearest, shipped_folder
 
     if explain:
         if name is not None:
@@ -45,7 +42,7 @@ def bench(
         return 0
     if name not in known:
         raise UserError(f"{name!r} is not a benchmark", fix=nearest(name, known))
-    return subprocess.call([sys.executable, str(_folder() / f"{name}.py"), *context.args])
+    return subprocess.call([sys.executable, str(shipped_folder("benchmarks") / f"{name}.py"), *context.args])
 
 
 def _refuse_early(context: typer.Context, name: str | None) -> None:
@@ -60,16 +57,12 @@ def _refuse_early(context: typer.Context, name: str | None) -> None:
             raise UserError(f"{flag} does not apply here", fix=fix if name else "use it with --explain")
 
 
-def _folder() -> Path:
-    """The benchmarks: inside an installed package, next to it in a checkout."""
-    installed = _PACKAGE / "benchmarks"
-    return installed if installed.is_dir() else _PACKAGE.parent / "benchmarks"
-
-
 def _benchmarks() -> dict[str, str]:
     """Name and first docstring line of each benchmark."""
+    from statewise.specs import shipped_folder
+
     sentences = {}
-    for path in sorted(_folder().glob("*.py")):
+    for path in sorted(shipped_folder("benchmarks").glob("*.py")):
         source = path.read_text(encoding="utf-8")
         if "__main__" in source:
             sentences[path.stem] = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]

@@ -9,8 +9,6 @@ import typer
 
 from statewise.cli.option import Json
 
-_PACKAGE = Path(__file__).parents[1]
-
 
 def book(
     action: Annotated[Literal["check"], typer.Argument(metavar="check", help="Run the tests of an exercise.")],
@@ -29,11 +27,8 @@ def book(
     Example: statewise book check 1.1
     Example: statewise book check --answers chapter1.py
     """
+    from statewise.specs import shipped_folder
+
     given = [*(["--json"] if json_ else []), *([] if exercise is None else [exercise])]
-    return subprocess.call([sys.executable, str(_folder() / "check.py"), *given, str(answers)])
-
-
-def _folder() -> Path:
-    """The exercises: inside an installed package, in the book of a checkout."""
-    installed = _PACKAGE / "exercises"
-    return installed if installed.is_dir() else _PACKAGE.parent / "book" / "exercises"
+    check = shipped_folder("exercises", in_checkout="book/exercises") / "check.py"
+    return subprocess.call([sys.executable, str(check), *given, str(answers)])

@@ -119,11 +119,11 @@ def _harness(run: "Run", tasks: list[str], folder: Path | None, *, json_: bool) 
     """The metrics of lm_eval, as it names them."""
     from statewise.interop import lm_eval
 
-    found = lm_eval.evaluate_tasks(run, tasks, folder=folder)
+    by_task = lm_eval.evaluate_tasks(run, tasks, folder=folder)
     if json_:
-        print_json(found)
+        print_json(by_task)
         return
-    for name, metrics in found.items():
+    for name, metrics in by_task.items():
         for metric, value in metrics.items():
             if isinstance(value, float) and "stderr" not in metric:
                 tell(f"{name}: {metric.partition(',')[0]} {value:.4f}")

@@ -140,11 +140,7 @@ def _list(json_: bool) -> None:
 def _print(inspection: "Inspection", page: Path, files: list[str]) -> None:
     from statewise.display import make_console
 
-    console = make_console()
-
-    def say(text: str) -> None:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
-
+    say = make_console().say
     for finding in inspection.findings:
         say(f"{finding.title}")
         for sentence in finding.sentences:

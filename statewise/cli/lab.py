@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from statewise.cli.option import Device, Json, MixerOption, open_run
+from statewise.cli.option import Device, Json, MixerOption, open_run, option
 from statewise.cli.output import print_json, tell
 from statewise.cli.serve import prepare_server
 
@@ -20,23 +20,15 @@ def lab(
         list[Path] | None,
         typer.Argument(metavar="RUN", help="Trained folders. Default: the lineage that comes with the package."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page.")] = Path("lab.html"),
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Weights in float32 rather than float16: a page twice as large.")
-    ] = False,
-    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    out: Annotated[Path, option("--out -o FILE", "The page.")] = Path("lab.html"),
+    exact: Annotated[bool, option("--exact", "Weights in float32 rather than float16: a page twice as large.")] = False,
+    open_: Annotated[bool, option("--open", "Open the page in a browser.")] = False,
     live: Annotated[
-        bool,
-        typer.Option(
-            "--live", help="Serve the page: this process computes the runs, of any size, and can train copies."
-        ),
+        bool, option("--live", "Serve the page: this process computes the runs, of any size, and can train copies.")
     ] = False,
-    port: Annotated[int, typer.Option(metavar="N", help="With --live. 0: a free one.")] = 8000,
+    port: Annotated[int, option("N", "With --live. 0: a free one.")] = 8000,
     runtime: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ort:DIR", help="Compute by onnxruntime-web, whose npm package DIR is written into the page."
-        ),
+        str | None, option("ort:DIR", "Compute by onnxruntime-web, whose npm package DIR is written into the page.")
     ] = None,
     device: Device = None,
     mixer: MixerOption = None,

@@ -119,12 +119,9 @@ def _print(rows: list[dict[str, Any]], context: int) -> None:
     from statewise.display import make_console
 
     console = make_console()
+    say = console.say
     wide = min(console.width, _READABLE)
     longest = max(len(row["name"]) for row in rows)
-
-    def say(text: str, style: str = "") -> None:
-        console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
-
     training = "training_bytes" in rows[0]
     more = f"; training bytes of one row of {context:,}, and the path between two tokens N apart" if training else ""
     say(f"Sizes by default, vocabulary {_VOCAB}; state and FLOPs per token after {context:,} tokens{more}.\n")
@@ -167,7 +164,7 @@ def _print_one(row: dict[str, Any]) -> None:
     for title, text in facts.items():
         if text:
             line = textwrap.fill(f"{title}: {text}", min(console.width, _READABLE), subsequent_indent="    ")
-            console.print(textwrap.indent(line, "  "), highlight=False, markup=False, soft_wrap=True)
+            console.say(textwrap.indent(line, "  "))
 
 
 def _parameters(row: dict[str, Any]) -> str:

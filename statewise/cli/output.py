@@ -1,7 +1,6 @@
 """Printing: messages, results, JSON and tables. No other module of this folder prints."""
 
 import json
-import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -38,7 +37,9 @@ def make_table(*headings: str, **options: Any) -> "Table":
 
 def print_json(value: Any) -> None:
     """Strict JSON on standard output; numbers that are not finite become null."""
-    print(json.dumps(_finite(value), indent=1, allow_nan=False))
+    from statewise.disk import for_json
+
+    print(json.dumps(for_json(value), indent=1, allow_nan=False))
 
 
 def print_report(report: "Report", *, title: str, first: str) -> None:
@@ -91,15 +92,3 @@ def _tables(
         for place, row in enumerate(rows):
             tables[-1].add_row(*(escape(row[n]) for n in part), style="bold" if place == bold else None)
     return tables
-
-
-def _finite(value: Any) -> Any:
-    match value:
-        case float() if not math.isfinite(value):
-            return None
-        case dict():
-            return {key: _finite(item) for key, item in value.items()}
-        case list():
-            return [_finite(item) for item in value]
-        case _:
-            return value

@@ -93,11 +93,8 @@ def _list(every: "dict[str, ReproductionSpec]", *, json_: bool) -> None:
     from statewise.display import make_console
 
     console = make_console()
+    say = console.say
     longest = max(map(len, every))
-
-    def say(text: str, style: str = "") -> None:
-        console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
-
     say(f"{'recipe':{longest}} {'published':>9} {'our goal':>8} {'ours':>14} expected", "bold")
     for name, spec in every.items():
         mark = "~" if spec.published is not None and not spec.published.verified else ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from statewise.cli.option import Device, Json, MixerOption, open_run
+from statewise.cli.option import Device, Json, MixerOption, open_run, option
 from statewise.cli.output import print_json, tell
 
 if TYPE_CHECKING:
@@ -22,41 +22,32 @@ def serve(
         list[Path] | None,
         typer.Argument(metavar="RUN", help="Trained folders. Default: the runs that come with the package."),
     ] = None,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Another than loopback needs a key.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="N", help="0: a free one.")] = 8000,
+    host: Annotated[str, option("ADDRESS", "Another than loopback needs a key.")] = "127.0.0.1",
+    port: Annotated[int, option("N", "0: a free one.")] = 8000,
     name: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="The name of a run in requests, in their order. Default: its folder's."),
+        list[str] | None, option("NAME", "The name of a run in requests, in their order. Default: its folder's.")
     ] = None,
     key: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY", help=f"Clients must send it. Can be repeated; better: the variable {_KEY}."),
+        list[str] | None, option("KEY", f"Clients must send it. Can be repeated; better: the variable {_KEY}.")
     ] = None,
-    states: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep saved states here, over a restart. Default: in memory.")
-    ] = None,
-    slots: Annotated[int, typer.Option(metavar="N", help="Texts generated at once, of each model.")] = 32,
-    queue: Annotated[int, typer.Option(metavar="N", help="Texts that wait; more are refused.")] = 64,
+    states: Annotated[Path | None, option("DIR", "Keep saved states here, over a restart. Default: in memory.")] = None,
+    slots: Annotated[int, option("N", "Texts generated at once, of each model.")] = 32,
+    queue: Annotated[int, option("N", "Texts that wait; more are refused.")] = 64,
     batch_invariant: Annotated[
-        bool, typer.Option("--batch-invariant", help="Bit for bit the same text in any company; slower.")
+        bool, option("--batch-invariant", "Bit for bit the same text in any company; slower.")
     ] = False,
     prefix_sharing: Annotated[
         Literal["none", "own", "all"],
-        typer.Option(
-            metavar="WHOSE", help="Whose earlier prompts a prompt may start from: none, own, all (timing reveals them)."
-        ),
+        option("WHOSE", "Whose earlier prompts a prompt may start from: none, own, all (timing reveals them)."),
     ] = "own",
     engine: Annotated[
         Literal["local", "ray"],
-        typer.Option(metavar="local|ray", help="Where texts are generated: here, or by replicas on a Ray cluster."),
+        option("local|ray", "Where texts are generated: here, or by replicas on a Ray cluster."),
     ] = "local",
-    replicas: Annotated[int, typer.Option(metavar="N", help="With --engine ray: copies of the models.")] = 2,
+    replicas: Annotated[int, option("N", "With --engine ray: copies of the models.")] = 2,
     device: Device = None,
     mixer: MixerOption = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="NAME=VALUE", help="Another setting, e.g. drain_seconds=30."),
-    ] = None,
+    set_: Annotated[list[str] | None, option("--set -s NAME=VALUE", "Another setting, e.g. drain_seconds=30.")] = None,
     json_: Json = False,
 ) -> int:
     """Serve runs over HTTP as OpenAI's clients ask: completions, responses, models; and saved states, and other tasks.
@@ -146,5 +137,5 @@ def _spec(given: dict[str, Any], settings: list[str]) -> "ServingSpec":
     try:
         return ServingSpec(**given)
     except ValidationError as error:
-        told = complaints(error, lambda one: f"  {'.'.join(map(str, one['loc'])) or 'access'}: {one['msg']}")
+        told = complaints(error, lambda detail: f"  {'.'.join(map(str, detail['loc'])) or 'access'}: {detail['msg']}")
         raise UserError(f"the server's settings are not valid:\n{told.replace('Value error, ', '')}") from None

@@ -48,8 +48,8 @@ def verify(
         raise UserError("nothing to verify", fix="name a model (lstm) or a run folder, or use --all")
     if target is not None and all_:
         raise UserError(f"--all and {target!r} exclude each other", fix="leave one of them out")
-    found = findings_of(target, device=device, mixer=mixer, settings=set_ or ())
-    findings = list(_followed(found, models=count_forms() if all_ else None))
+    unfinished = findings_of(target, device=device, mixer=mixer, settings=set_ or ())
+    findings = list(_followed(unfinished, models=count_forms() if all_ else None))
     failed = [finding for finding in findings if not finding.passed]
     if json_:
         print_json([finding._asdict() for finding in findings])
@@ -67,7 +67,7 @@ def verify(
         + ("" if not failed else f"; broken: {', '.join(sorted({f.law for f in failed}))}"),
     )
     for message in dict.fromkeys(f"{f.model}, {f.law}: {f.raised}" for f in failed if f.raised):
-        console.print(message, highlight=False, markup=False, soft_wrap=True)
+        console.say(message)
     return 1 if failed else 0
 
 

@@ -43,13 +43,13 @@ def solve_width(
     crossing = _crossing(at, wanted, entry)
     for reach in (2, _NEAR):
         around = range(max(1, crossing - reach), crossing + reach + 1)
-        near = [found for width in around if isinstance(found := at(width), _Candidate)]
+        near = [candidate for width in around if isinstance(candidate := at(width), _Candidate)]
         fitting = list(_that_build(sorted(near, key=off), data))
         if fitting and off(fitting[0]) <= study.budget.tolerance * wanted:
             return fitting[0].settings
     if not fitting:
         raise UserError(f"entry {entry.name!r}: no width near {crossing} can be built", fix=str(at(crossing)))
-    finer = [found for candidate in fitting[:4] for found in _finer(candidate, paths, at, wanted)]
+    finer = [variant for candidate in fitting[:4] for variant in _finer(candidate, paths, at, wanted)]
     return next(_that_build(sorted([*finer, fitting[0]], key=off), data)).settings
 
 
@@ -57,11 +57,11 @@ def _crossing(at: Callable[[int], _Candidate | UserError], wanted: float, entry:
     """About where the amount, which rises with the width, passes what is wanted. Widths that do not fit are skipped."""
 
     def fitting(width: int) -> _Candidate | None:
-        candidates = (at(one) for one in range(width, width + _NEAR))
+        candidates = (at(wider) for wider in range(width, width + _NEAR))
         return next((candidate for candidate in candidates if isinstance(candidate, _Candidate)), None)
 
     low, high = 1, 2
-    while (one := fitting(high)) is None or one.amount < wanted:
+    while (candidate := fitting(high)) is None or candidate.amount < wanted:
         low, high = high, 2 * high
         if high > _WIDEST:
             refusal = at(low)
@@ -69,8 +69,8 @@ def _crossing(at: Callable[[int], _Candidate | UserError], wanted: float, entry:
             raise UserError(f"entry {entry.name!r}: no width meets the budget", fix=str(why))
     while high - low > 1:
         middle = (low + high) // 2
-        one = fitting(middle)
-        low, high = (low, middle) if one is None or one.amount >= wanted else (middle, high)
+        candidate = fitting(middle)
+        low, high = (low, middle) if candidate is None or candidate.amount >= wanted else (middle, high)
     return high
 
 
@@ -104,11 +104,11 @@ def _finer(
         low, high = max(1, finer.units // _STRETCH), _STRETCH * finer.units
         while high - low > 1:
             middle = (low + high) // 2
-            one = turned(middle)
-            if one is None:  # this setting cannot be turned here
+            tried = turned(middle)
+            if tried is None:  # this setting cannot be turned here
                 break
-            low, high = (low, middle) if one.amount >= wanted else (middle, high)
-        yield from (one for count in (low, high) if (one := turned(count)) is not None)
+            low, high = (low, middle) if tried.amount >= wanted else (middle, high)
+        yield from (tried for count in (low, high) if (tried := turned(count)) is not None)
 
 
 _SIZES = ("parameters", "state_bytes")
@@ -156,7 +156,7 @@ class Entry(NamedTuple):
     @property
     def error(self) -> float | None:
         """How far it is off at worst, as far as that is known before training."""
-        known = [one.error for one in self.held if one.error is not None]
+        known = [held.error for held in self.held if held.error is not None]
         return max(known, key=abs, default=None)
 
 
@@ -269,8 +269,8 @@ def _refuse_beyond(study: StudySpec, entry: EntrySpec, solved: Mapping[str, Any]
 
 def _steps(spec: AnyRunSpec, amount: Amount, wanted: float) -> dict[str, Any]:
     """As many as make up what is wanted. What is counted in steps keeps its share: every entry is judged as often."""
-    one = spec.model_copy(update={"train": spec.train.model_copy(update={"steps": 1})})
-    steps = max(1, round(wanted / amount(one)))
+    single_step = spec.model_copy(update={"train": spec.train.model_copy(update={"steps": 1})})
+    steps = max(1, round(wanted / amount(single_step)))
     share = steps / max(1, spec.train.steps)
     kept = {path: max(1, round(value * share)) for path, value in counted_in_steps(spec).items() if value}
     return {**kept, "train.steps": steps}

@@ -31,7 +31,7 @@ class Plans(Protocol):
     def study(self) -> StudySpec: ...
     @property
     def search_trials(self) -> Sequence[Trial]: ...
-    def final_trials(self, found: list[Found], /) -> Sequence[Trial]: ...
+    def final_trials(self, results: list[Found], /) -> Sequence[Trial]: ...
 
 
 class Work(NamedTuple):
@@ -105,8 +105,8 @@ class Phase:
         for trial in self.trials:
             path = self.path(trial)
             failure = read_failure(path, say=display.say)
-            if (found := read_found(path, say=display.say)) is not None:
-                self.found[trial.key] = found
+            if (result := read_found(path, say=display.say)) is not None:
+                self.found[trial.key] = result
                 if trial.key not in noted:
                     self.note("end", trial)  # its driver was killed before it could say so
             elif failure is not None and failure.lasting:
@@ -142,10 +142,10 @@ class Phase:
     def conclude(self, trial: Trial) -> bool:
         """Take in what a trial left. False: nothing."""
         path = self.path(trial)
-        if (found := read_found(path, say=self.display.say)) is not None:
-            self.found[trial.key] = found
+        if (result := read_found(path, say=self.display.say)) is not None:
+            self.found[trial.key] = result
             self.note("end", trial)
-            self.display.ended(trial, found)
+            self.display.ended(trial, result)
         elif (failure := read_failure(path)) is not None:
             self.give_up(trial, failure)
         else:
@@ -167,13 +167,13 @@ class Phase:
         """In the order of the plan, under the names that the plan has for them."""
         named = [(trial, self.found[trial.key]) for trial in trials if trial.key in self.found]
         return [
-            found._replace(
+            result._replace(
                 entry=trial.entry,
                 seed=trial.seed,
                 phase=trial.phase,
                 settings={**printed_settings(trial.spec), **trial.settings},
             )
-            for trial, found in named
+            for trial, result in named
         ]
 
     def failures(self, trials: Iterable[Trial]) -> list[Failure]:
@@ -255,8 +255,8 @@ def _ending(code: int) -> str:
     return f"signal {known.get(-code, -code)}{hint}"
 
 
-def _tail(path: Path, lines: int = 10) -> str:
-    return "\n".join(f"  {line}" for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+def _tail(path: Path) -> str:
+    return "\n".join(f"  {line}" for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[-10:])
 
 
 def mixers_for(works: Sequence[Work]) -> list[dict[str, str]]:

@@ -188,12 +188,12 @@ def tries(study: StudySpec, entry: EntrySpec) -> list[Settings]:
         chosen = random.Random(_SAMPLE_SEED).sample(range(len(grid)), study.search.trials)
         grid = [grid[i] for i in sorted(chosen)]
     own = [name for name in names if _applies(study, entry, name)]
-    found: list[Settings] = []
+    points: list[Settings] = []
     for point in grid:
         kept = {name: point[name] for name in own}
-        if kept and kept not in found:
-            found.append(kept)
-    return found
+        if kept and kept not in points:
+            points.append(kept)
+    return points
 
 
 def _applies(study: StudySpec, entry: EntrySpec, name: str) -> bool:

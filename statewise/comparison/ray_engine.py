@@ -71,9 +71,9 @@ def _work(path: str, order: dict[str, Any], threads: int, mixers: list[dict[str,
         own = received(mixers)
         write_order(folder, order_of(order, source="the trial", mixers=own))
         run_trial(folder, mixers=own)
-        found, failure = read_found(folder), read_failure(folder)
+        result, failure = read_found(folder), read_failure(folder)
         return {
-            "found": None if found is None else found_record(found),
+            "found": None if result is None else found_record(result),
             "failure": None if failure is None else failure._asdict(),
         }
 

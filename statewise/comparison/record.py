@@ -12,14 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from statewise import disk
-from statewise.comparison.trial import Failure, Found, Point, Trial
+from statewise.comparison.trial import Failure, Found, Trial
 from statewise.specs import AnyRunSpec, OwnMixer, UserError, from_json, parse_spec, read_small
-from statewise.tasks import Answer, Course
 
 T = TypeVar("T")
 Say: TypeAlias = Callable[[str], None]
 _SEAL = "sha256"  # of a record, beside what it holds
+_FOUND = TypeAdapter(Found)
 
 
 class Order(NamedTuple):
@@ -74,21 +76,9 @@ def read_found(path: Path, *, say: Say = lambda _: None) -> Found | None:
 
 def found_of(record: Mapping[str, Any], *, source: str) -> Found:
     try:
-        known = {**Found._field_defaults, **{name: record[name] for name in Found._fields if name in record}}
-        known["curve"] = [Point(**point) for point in record["curve"]]
-        known["watched"] = {name: [Point(**point) for point in curve] for name, curve in known["watched"].items()}
-        if known["answers"] is not None:
-            known["answers"] = [Answer(**one) for one in known["answers"]]
-        if known["course"] is not None:
-            known["course"] = Course(**known["course"])
-        for name in ("state_bytes", "seconds_by_context", "training_bytes"):  # JSON has only words for keys
-            if known[name] is not None:
-                known[name] = {int(context): value for context, value in known[name].items()}
-        for name in ("sample", "surprise"):
-            if known[name] is not None:
-                known[name] = [(piece, nats) for piece, nats in known[name]]
-        return Found(**known)
-    except (KeyError, TypeError, ValueError, AttributeError):
+        known = {name: record[name] for name in Found._fields if name in record}
+        return _FOUND.validate_python({**Found._field_defaults, **known})
+    except (TypeError, ValidationError):
         raise UserError(f"{source} is not the result of a trial") from None
 
 

@@ -55,8 +55,8 @@ class Ranking(NamedTuple):
         """Which group an entry is in, from 1."""
         return next(i for i, names in enumerate(self.groups, start=1) if entry in names)
 
-    def between(self, one: str, other: str) -> Comparison:
-        return next(each for each in self.comparisons if {each.first, each.second} == {one, other})
+    def between(self, first: str, second: str) -> Comparison:
+        return next(each for each in self.comparisons if {each.first, each.second} == {first, second})
 
 
 def standing(entry: str, figures: Mapping[int, float | None], *, deterministic: bool = False) -> Standing:
@@ -108,15 +108,15 @@ def ranking(
     entries already say something; it takes the spread to be alike.
     """
     unsorted = [standing for standing in standings(runs, metric=metric, entries=entries) if standing.figures]
-    ordered = sorted(unsorted, key=lambda one: one.mean if better == "lower" else -one.mean)
+    ordered = sorted(unsorted, key=lambda standing: standing.mean if better == "lower" else -standing.mean)
     comparisons = compare(ordered)
     groups: list[list[str]] = []
     apart = {frozenset((pair.first, pair.second)) for pair in comparisons if pair.distinguishable}
-    for one in ordered:
-        if groups and frozenset((groups[-1][0], one.entry)) not in apart:
-            groups[-1].append(one.entry)
+    for standing in ordered:
+        if groups and frozenset((groups[-1][0], standing.entry)) not in apart:
+            groups[-1].append(standing.entry)
         else:
-            groups.append([one.entry])
+            groups.append([standing.entry])
     return Ranking(ordered, groups, comparisons, _method(ordered))
 
 
@@ -126,8 +126,8 @@ def compare(standings: Sequence[Standing]) -> list[Comparison]:
     pairs = list(itertools.combinations(range(len(standings)), 2))
     differences, p_values = [], []
     for i, j in pairs:
-        one, other = (dict(zip(standings[k].seeds, standings[k].figures)) for k in (i, j))
-        gaps = [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
+        first, second = (dict(zip(standings[k].seeds, standings[k].figures)) for k in (i, j))
+        gaps = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
         differences.append(float(np.mean(gaps)) if gaps else standings[i].mean - standings[j].mean)
         p_values.append(pooled[i, j] if (i, j) in pooled else paired_t(gaps))
     return [
@@ -191,11 +191,11 @@ def pooled_p(standings: Sequence[Standing]) -> dict[tuple[int, int], float]:
     return pairs
 
 
-def _deterministic_p(one: Standing, other: Standing, varying: Sequence[Standing]) -> float | None:
+def _deterministic_p(standing: Standing, other: Standing, varying: Sequence[Standing]) -> float | None:
     """Against a deterministic entry: the other's mean, with the variance of all entries about their means."""
-    if one.deterministic and other.deterministic:
-        return 0.0 if one.mean != other.mean else None
-    noisy, sure = (other, one) if one.deterministic else (one, other)
+    if standing.deterministic and other.deterministic:
+        return 0.0 if standing.mean != other.mean else None
+    noisy, sure = (other, standing) if standing.deterministic else (standing, other)
     freedom = sum(len(each.figures) - 1 for each in varying if each.figures)
     if freedom < 1 or not noisy.figures:
         return None

@@ -148,7 +148,7 @@ def _validated(kind: type[_S], table: Mapping[str, Any], source: str, context: A
     try:
         return kind.model_validate(table, context=context)
     except ValidationError as error:
-        told = complaints(error, lambda one: _explain(kind, one["loc"], one["msg"], one["type"]))
+        told = complaints(error, lambda detail: _explain(kind, detail["loc"], detail["msg"], detail["type"]))
         raise UserError(f"{source} is not valid:\n{told}") from None
 
 
@@ -259,7 +259,7 @@ def scaled(study: StudySpec, minutes: float) -> StudySpec:
 def counted_in_steps(spec: AnyRunSpec) -> dict[str, int]:
     """What a run has of the settings that count steps."""
     table = spec.model_dump()
-    return {path: found for path in IN_STEPS if isinstance(found := _found(table, path), int)}
+    return {path: steps for path in IN_STEPS if isinstance(steps := _found(table, path), int)}
 
 
 def _found(table: Any, path: str) -> Any:

@@ -74,9 +74,9 @@ class Opener:
 def _named(spec: AnyRunSpec) -> Iterator[str]:
     """Whatever of the data's settings names something."""
     for value in spec.data.model_dump().values():
-        for one in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(one, str):
-                yield one
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(item, str):
+                yield item
 
 
 def _fingerprint(job: Job, names: list[str]) -> str:

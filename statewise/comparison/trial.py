@@ -111,7 +111,7 @@ def trial_key(spec: AnyRunSpec, *, data: str, code: str) -> str:
     """A function of the spec, the data's fingerprint and the code's version, and not of the folder the data lie in."""
     table = spec.model_dump(mode="json")
     table["data"] = {
-        name: [_without_folder(one) for one in value] if isinstance(value, list) else value
+        name: [_without_folder(item) for item in value] if isinstance(value, list) else value
         for name, value in table["data"].items()
     }
     content = json.dumps([table, data, code], sort_keys=True)

@@ -116,19 +116,21 @@ def hold(active_B: Tensor, *, new: S, old: S) -> S:
     return where(active_B, new, old)
 
 
-def within_rows(t: int | Tensor, lengths_B: Tensor | None, found: tuple[Tensor, S], *, before: S) -> tuple[Tensor, S]:
-    """What a step at time step t has `found`; past a row's end its output is 0, and its state what it was `before`."""
+def within_rows(t: int | Tensor, lengths_B: Tensor | None, result: tuple[Tensor, S], *, before: S) -> tuple[Tensor, S]:
+    """The `result` of a step at time step t; past a row's end its output is 0, and its state what it was `before`."""
     if lengths_B is None:
-        return found
-    y, after = found
+        return result
+    y, after = result
     active_B = t < lengths_B
     return where(active_B, y, torch.zeros_like(y)), hold(active_B, new=after, old=before)
 
 
-def past_end(x: Tensor, lengths_B: Tensor, value: float = 0.0) -> Tensor:
-    """`x` with `value` past each row's end: the number there that leaves a state at rest."""
+def past_end(x: Tensor, lengths_B: Tensor | None, value: float = 0.0) -> Tensor:
+    """`x` with `value` past each row's end: the number there that leaves a state at rest. Without lengths, `x`."""
+    if lengths_B is None:
+        return x
     past_BT = torch.arange(x.shape[1], device=x.device) >= lengths_B[:, None]
-    return x.masked_fill(past_BT.view(*past_BT.shape, *[1] * (x.dim() - 2)), value)
+    return x.masked_fill(past_BT[(..., *[None] * (x.dim() - 2))], value)
 
 
 def reset_rows(state: S, mask_B: Tensor, *, initial: S) -> S:
@@ -222,12 +224,12 @@ def unpack_state(content: bytes, *, like: S, weights: str = "", name: str = "sta
     try:
         tensors = load(content)
         metadata = from_json(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
-        found = from_json(metadata.get("state", '"no state"'))
+        signature = from_json(metadata.get("state", '"no state"'))
     except (SafetensorError, ValueError) as error:
         raise _not_saved(name, error) from None
-    if found != _signature(like):
+    if signature != _signature(like):
         raise UserError(
-            f"{name!r} holds {found}, but this model's state is {_signature(like)}",
+            f"{name!r} holds {signature}, but this model's state is {_signature(like)}",
             fix="load it with the model that saved it",
         )
     if weights and weights != (belongs := metadata.get("weights", "")):

@@ -32,7 +32,7 @@ class Status:
         self._last_line = time.monotonic()
 
     def say(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self.console.say(text)
 
     def line_is_due(self) -> bool:
         """Whether a plain line may be written now, because the last one is old enough."""

@@ -21,6 +21,10 @@ class SafeConsole(Console):
         """Before its width is measured."""
         return super().render_str(safe(text), **options)
 
+    def say(self, text: str, style: str = "") -> None:
+        """A line as it is: nothing in it is markup, and a terminal wraps it."""
+        self.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
     def redraw(self, line: str = "") -> None:
         """Replace the line that the cursor is on."""
         self.file.write(f"\r\x1b[2K{safe(line)[: self.width - 1]}")

@@ -3,7 +3,6 @@
 from statewise.encoders import laws as laws
 from statewise.encoders.attention import MultiHeadAttention as MultiHeadAttention
 from statewise.encoders.attention import basic_attention as basic_attention
-from statewise.encoders.attention import past_end as past_end
 from statewise.encoders.bidirectional import Bidirectional as Bidirectional
 from statewise.encoders.bidirectional import seen_backwards as seen_backwards
 from statewise.encoders.composer import ChildSumTreeLSTM as ChildSumTreeLSTM

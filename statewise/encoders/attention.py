@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from statewise.core import Encoder, check_input
+from statewise.core import Encoder, check_input, past_end
 from statewise.kernels import Wish
 from statewise.kernels.attention import Mask, attention
 from statewise.layers import MultiHead
@@ -20,7 +20,7 @@ def basic_attention(x_BTD: Tensor, lengths_B: Tensor | None = None, *, wish: Wis
     x_BTD, mask = look_around(x_BTD, lengths_B)
     one_head = x_BTD[:, :, None]
     y_BTD = attention(one_head, one_head, one_head, mask, scale=1.0, wish=wish)[:, :, 0]
-    return y_BTD if lengths_B is None else y_BTD.masked_fill(past_end(x_BTD, lengths_B), 0.0)
+    return past_end(y_BTD, lengths_B)
 
 
 @final
@@ -36,13 +36,12 @@ class MultiHeadAttention(MultiHead, Encoder):
         q_BTHK, k_BTGK, v_BTGK = self.project(x_BTI, mask.query_at_BT)
         mask = mask._replace(slopes_H=self.slopes(q_BTHK))
         y_BTD = self.heads.join(self.attend(q_BTHK, k_BTGK, v_BTGK, mask))
-        return y_BTD if lengths_B is None else y_BTD.masked_fill(past_end(x_BTI, lengths_B), 0.0)
+        return past_end(y_BTD, lengths_B)
 
     def cross(self, x_BTI: Tensor, memory_BSI: Tensor, memory_lengths_B: Tensor | None = None) -> Tensor:
         """Queries from `x`, keys and values from `memory`. Positions of two texts do not compare: none are used."""
         check_input(memory_BSI, memory_lengths_B, width=self.input_width)
-        if memory_lengths_B is not None:
-            memory_BSI = memory_BSI.masked_fill(past_end(memory_BSI, memory_lengths_B), 0.0)
+        memory_BSI = past_end(memory_BSI, memory_lengths_B)
         return self.look(x_BTI, *self.heads.keys_values(memory_BSI), memory_lengths_B)
 
     def look(self, x_BTI: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, lengths_B: Tensor | None = None) -> Tensor:
@@ -56,15 +55,9 @@ class MultiHeadAttention(MultiHead, Encoder):
         return self.heads.join(self.attend(self.heads.queries(x_BTI), keys_BSGK, values_BSGK, mask))
 
 
-def past_end(x_BTD: Tensor, lengths_B: Tensor) -> Tensor:
-    """`[B, T, 1]`, true in the padding."""
-    return (torch.arange(x_BTD.shape[1], device=x_BTD.device) >= lengths_B[:, None])[:, :, None]
-
-
 def look_around(x_BTD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, Mask]:
     """The input with its padding set to 0, and the mask of queries that see all of their row and no padding."""
     at_BT = torch.arange(x_BTD.shape[1], device=x_BTD.device).expand(x_BTD.shape[0], -1)
     if lengths_B is None:
         return x_BTD, Mask(at_BT, at_BT, causal=False, whole=True)
-    past_BT1 = past_end(x_BTD, lengths_B)
-    return x_BTD.masked_fill(past_BT1, 0.0), Mask(at_BT, at_BT.masked_fill(past_BT1[:, :, 0], -1), causal=False)
+    return past_end(x_BTD, lengths_B), Mask(at_BT, past_end(at_BT, lengths_B, -1), causal=False)

@@ -8,8 +8,7 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from statewise.core import Encoder, Mixer, check_input, scope
-from statewise.encoders.attention import past_end
+from statewise.core import Encoder, Mixer, check_input, past_end, scope
 from statewise.kernels import reverse_rows
 from statewise.layers import make_linear
 from statewise.specs import UserError
@@ -51,9 +50,9 @@ class Bidirectional(Encoder):
         self.back = backward
         self.merge: Literal["concat", "sum", "join"] = merge
         self.input_width = forward.input_width
-        both, one = forward.output_width + backward.output_width, forward.output_width
-        self.output_width = both if merge == "concat" else one
-        self.join = make_linear(both, one, generator=generator) if merge == "join" else None
+        both, single = forward.output_width + backward.output_width, forward.output_width
+        self.output_width = both if merge == "concat" else single
+        self.join = make_linear(both, single, generator=generator) if merge == "join" else None
 
     def forward(self, x_BTI: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         check_input(x_BTI, lengths_B, width=self.input_width)
@@ -67,5 +66,4 @@ class Bidirectional(Encoder):
         y_BTC = torch.cat([ahead_BTP, back_BTQ], dim=-1)
         if self.join is None:
             return y_BTC
-        y_BTP: Tensor = self.join(y_BTC)
-        return y_BTP if lengths_B is None else y_BTP.masked_fill(past_end(y_BTP, lengths_B), 0.0)
+        return past_end(self.join(y_BTC), lengths_B)

@@ -50,9 +50,9 @@ def make_case(width: int, like: Tensor, *, axes: int = 1, seed: int = 0) -> Case
     return Case(x.to(like), (), seed)
 
 
-def case_of(encoder: Encoder, *, seed: int = 0) -> Case:
+def case_of(encoder: Encoder) -> Case:
     """Inputs for an encoder, of its own width and dtype."""
-    return make_case(encoder.input_width, next(encoder.parameters()), axes=encoder.axes, seed=seed)
+    return make_case(encoder.input_width, next(encoder.parameters()), axes=encoder.axes)
 
 
 def precision(encoder: Encoder, dtype: torch.dtype) -> float:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Described, Encoder, Stacked, blanked, check_input, is_observed, observe, scope
-from statewise.encoders.attention import MultiHeadAttention, past_end
+from statewise.core import Described, Encoder, Stacked, blanked, check_input, is_observed, observe, past_end, scope
+from statewise.encoders.attention import MultiHeadAttention
 from statewise.kernels import Wish
 from statewise.layers import MLP, Around, Dropout, Scheme, make_norm, sinusoid
 from statewise.specs import UserError
@@ -130,8 +130,7 @@ class TransformerEncoder(Encoder, Stacked):
         for number, layer in enumerate(self.layers):
             with scope(f"encoder.{number}"):
                 x_BTD = layer(x_BTD, lengths_B)
-        y_BTD = self.final_norm(x_BTD)
-        return y_BTD if lengths_B is None else y_BTD.masked_fill(past_end(y_BTD, lengths_B), 0.0)
+        return past_end(self.final_norm(x_BTD), lengths_B)
 
     def placed(self, x_BTD: Tensor) -> Tensor:
         """The input with the vectors of its positions added, where positions have vectors."""

@@ -166,8 +166,8 @@ def _program(module: nn.Module, ports: Sequence[Port]) -> torch.export.ExportedP
 def _pt2_call(program: Callable[..., tuple[Tensor, ...]], inputs: Sequence[str], outputs: Sequence[str]) -> Call:
     @torch.no_grad()
     def call(feed: Any) -> dict[str, Any]:
-        found = program(*(torch.from_numpy(np.ascontiguousarray(feed[name])) for name in inputs))
-        return {name: value.numpy() for name, value in zip(outputs, found)}
+        results = program(*(torch.from_numpy(np.ascontiguousarray(feed[name])) for name in inputs))
+        return {name: value.numpy() for name, value in zip(outputs, results)}
 
     return call
 

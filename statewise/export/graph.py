@@ -254,9 +254,9 @@ def _searchsorted(sorted_C: Any, key_N: Any, *, out_int32: bool = False, right: 
     while stride:
         ends_J = op.Constant(value_ints=[stride * (j + 1) - 1 for j in range(_BRANCHES)])
         at_NJ = op.Add(op.Unsqueeze(below_N, inner), ends_J)
-        found_NJ = op.Gather(sorted_C, op.Min(at_NJ, op.Constant(value_int=last)))
+        entry_NJ = op.Gather(sorted_C, op.Min(at_NJ, op.Constant(value_int=last)))
         smaller_NJ = op.And(
-            op.LessOrEqual(at_NJ, op.Constant(value_int=last)), op.Less(found_NJ, op.Unsqueeze(key_N, inner))
+            op.LessOrEqual(at_NJ, op.Constant(value_int=last)), op.Less(entry_NJ, op.Unsqueeze(key_N, inner))
         )
         whole_N = op.ReduceSum(op.Cast(smaller_NJ, to=7), inner, keepdims=0)
         below_N = op.Add(below_N, op.Mul(whole_N, op.Constant(value_int=stride)))

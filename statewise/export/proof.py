@@ -62,7 +62,7 @@ def prove(machine: Machine[Any], step: Call, sequence: Call) -> Proof:
     room = min(room, longest_context(machine) or room)
     lengths = tuple(n for n in LENGTHS if n + _READ <= room)
     steps = min(STEPS, room - _READ)
-    one = many = whole = 0.0
+    single = many = whole = 0.0
     cases = [
         (rows, read, length) for rows in BATCHES for read, length in [(0, lengths[-1]), *((_READ, n) for n in lengths)]
     ]
@@ -72,11 +72,11 @@ def prove(machine: Machine[Any], step: Call, sequence: Call) -> Proof:
     for rows in BATCHES:
         for read in (0, _READ):
             x, state = sample(machine, rows, read, steps)
-            one = max(one, distance(_fed(machine, step, x[:, 0], state), _stepped(machine, x[:, :1], state)[0]))
+            single = max(single, distance(_fed(machine, step, x[:, 0], state), _stepped(machine, x[:, :1], state)[0]))
         many = max(many, _chained(machine, step, x, state))
     bound = laws.BOUNDS[torch.float32]
-    rounding = None if max(one, many, whole) <= bound else _rounding(machine, cases)
-    return Proof(one, many, whole, rounding, BATCHES, lengths, steps, bound)
+    rounding = None if max(single, many, whole) <= bound else _rounding(machine, cases)
+    return Proof(single, many, whole, rounding, BATCHES, lengths, steps, bound)
 
 
 def _fed(machine: Machine[Any], graph: Call, x: Tensor, state: Any) -> Arrays:
@@ -104,13 +104,13 @@ def _chained(machine: Machine[Any], step: Call, x: Tensor, state: Any) -> float:
     """Both go on from their own states."""
     input_, output = port_names(machine)
     feed = {path: leaf.numpy() for path, leaf in leaves(state)}
-    found, every = {}, []
+    result, every = {}, []
     for at in x.unbind(1):
-        found = step({input_: at.numpy(), **feed})
-        every.append(found[output])
-        feed = {path: found[AFTER + path] for path in feed}
+        result = step({input_: at.numpy(), **feed})
+        every.append(result[output])
+        feed = {path: result[AFTER + path] for path in feed}
     expected, outputs = _stepped(machine, x, state)
-    return max(distance(found, expected), distance({"": np.stack(every, 1)}, {"": outputs}))
+    return max(distance(result, expected), distance({"": np.stack(every, 1)}, {"": outputs}))
 
 
 def _rounding(machine: Machine[Any], cases: Sequence[tuple[int, int, int]]) -> float:
@@ -118,7 +118,7 @@ def _rounding(machine: Machine[Any], cases: Sequence[tuple[int, int, int]]) -> f
     exact = copy.deepcopy(machine).double()
     worst = 0.0
     for rows, read, length in cases:
-        ours, true = (_whole(one, *sample(one, rows, read, length, seed=length)) for one in (machine, exact))
+        ours, true = (_whole(model, *sample(model, rows, read, length, seed=length)) for model in (machine, exact))
         worst = max(worst, distance(ours, true))
     return worst
 
@@ -147,18 +147,18 @@ def prove_whole(whole: Whole, graph: Call) -> dict[str, Any]:
             given = whole.sample(rows, length, torch.Generator().manual_seed(length))
             with torch.no_grad():
                 expected = whole.module(*given)
-            found = graph({name: value.numpy() for (name, _), value in zip(whole.inputs, given)})
+            actual = graph({name: value.numpy() for (name, _), value in zip(whole.inputs, given)})
             true = {name: value.numpy() for (name, _), value in zip(whole.outputs, expected, strict=True)}
-            worst = max(worst, distance(found, true))
+            worst = max(worst, distance(actual, true))
     bound = laws.BOUNDS[torch.float32]
     return {"error": worst, "batches": BATCHES, "lengths": lengths, "bound": bound, "passed": worst <= bound}
 
 
-def distance(found: Mapping[str, Array], expected: Mapping[str, Array]) -> float:
+def distance(actual: Mapping[str, Array], expected: Mapping[str, Array]) -> float:
     """The largest difference of any tensor, relative to its largest value where that is above 1; infinite if unlike."""
     worst = 0.0
     for name, true in expected.items():
-        ours = found[name]
+        ours = actual[name]
         if ours.shape != true.shape:
             return float("inf")
         finite = np.isfinite(true)

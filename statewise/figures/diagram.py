@@ -35,7 +35,7 @@ class Box(NamedTuple):
 
     @property
     def width(self) -> float:
-        wide = text_width(_SCRIPT.sub(lambda found: found[2].strip("{}"), self.text), _FONT)
+        wide = text_width(_SCRIPT.sub(lambda match: match[2].strip("{}"), self.text), _FONT)
         return wide if self.kind == "text" else max(wide + 20, _LEAST)
 
     def edge(self, towards: Point) -> Point:
@@ -187,7 +187,7 @@ def _text(text: str, x: float, y: float, *, size: float = _FONT, anchor: str = "
 def _runs(text: str) -> list[tuple[str, int]]:
     """Pieces of a text with their shift down, in pixels: that of subscripts is positive."""
     runs, at = [], 0
-    for found in _SCRIPT.finditer(text):
-        runs += [(text[at : found.start()], 0), (found[2].strip("{}"), 4 if found[1] == "_" else -5)]
-        at = found.end()
+    for match in _SCRIPT.finditer(text):
+        runs += [(text[at : match.start()], 0), (match[2].strip("{}"), 4 if match[1] == "_" else -5)]
+        at = match.end()
     return [(piece, shift) for piece, shift in [*runs, (text[at:], 0)] if piece]

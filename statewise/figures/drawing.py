@@ -31,7 +31,7 @@ def draw(drawing: Drawing, *, colours: Mapping[str, int] | None = None, width: i
         drawn = draw_map(drawing, width=width)
     else:
         drawn = svg.draw(drawing, colours=colours or {}, width=width)
-    return _ILLEGAL.sub(lambda found: visible(found[0]), drawn)
+    return _ILLEGAL.sub(lambda match: visible(match[0]), drawn)
 
 
 def draw_passage(passage: Passage, *, width: int) -> str:

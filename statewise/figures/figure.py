@@ -132,8 +132,8 @@ class Figure(NamedTuple):
 
 def ticks(axis: Axis, low: float, high: float, *, most: int) -> list[float]:
     """At most `most` round values between two bounds."""
-    if axis.scale == "log" and len(found := _log_ticks(low, high, base=axis.base, most=most)) > 1:
-        return found
+    if axis.scale == "log" and len(log_ticks := _log_ticks(low, high, base=axis.base, most=most)) > 1:
+        return log_ticks
     # Bytes are round in their own unit. A short range of a logarithm is cut evenly.
     unit = 1024.0 ** max(int(math.log(max(high, 1), 1024)), 0) if axis.unit == "bytes" else 1.0
     return [
@@ -166,9 +166,9 @@ def _log_ticks(low: float, high: float, *, base: int, most: int) -> list[float]:
     first, last = math.floor(math.log(low, base)), math.ceil(math.log(high, base))
     if base == 10:
         for within in ((1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9), (1, 2, 3, 5), (1, 2, 5), (1, 3)):
-            found = [f * 10.0**p for p in range(first, last + 1) for f in within if low <= f * 10.0**p <= high]
-            if len(found) <= most:
-                return found
+            values = [f * 10.0**p for p in range(first, last + 1) for f in within if low <= f * 10.0**p <= high]
+            if len(values) <= most:
+                return values
     powers = [p for p in range(first, last + 1) if low <= float(base) ** p <= high]
     every = -(-len(powers) // most) or 1
     return [float(base) ** p for p in powers if p % every == 0]

@@ -75,20 +75,20 @@ def page(*, title: str, body: str, description: str = "", static: bool = False, 
 # -------------------------------------------------------------------- tables
 
 
-def table(one: Table, *, sortable: bool = False) -> str:
-    one = one.for_people()
-    head = "".join(_head(column, sortable) for column in one.columns)
+def table(content: Table, *, sortable: bool = False) -> str:
+    content = content.for_people()
+    head = "".join(_head(column, sortable) for column in content.columns)
     rows = []
-    for number, row in enumerate(one.rows):
+    for number, row in enumerate(content.rows):
         cells = []
-        for column, cell in zip(one.columns, row):
+        for column, cell in zip(content.columns, row):
             wraps = "wrap" if column.text and len(cell.text) > 24 else ""
             kind = _class("text" * column.text, wraps, "minor" * column.minor)
             value = "" if cell.value is None else escape(str(cell.value))
             sort = f' data-value="{value}"' if sortable else ""
             text = escape(cell.text).replace("_", "_<wbr>") if column.text else escape(cell.text)
             cells.append(f"<td{kind}{sort}>{text}</td>")
-        best = ' class="best"' if number == one.best else ""
+        best = ' class="best"' if number == content.best else ""
         rows.append(f"<tr{best}>{''.join(cells)}</tr>")
     sorts = " data-sortable" if sortable else ""
     return (

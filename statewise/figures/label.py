@@ -84,10 +84,10 @@ def spread(wanted: Sequence[float], *, low: float, high: float, gap: float = GAP
         heights += [middle + gap * (at - (many - 1) / 2) for at in range(int(many))]
     for at in range(1, len(heights)):
         heights[at] = max(heights[at], heights[at - 1] + gap)
-    found = [0.0] * len(wanted)
+    placed = [0.0] * len(wanted)
     for at, height in zip(order, heights):
-        found[at] = height
-    return found
+        placed[at] = height
+    return placed
 
 
 def beside(
@@ -95,7 +95,7 @@ def beside(
 ) -> list[Placed | None]:
     """A free place near each point for its name; None: there is none."""
     occupied = [*busy, *((a - 6, b - 6, a + 6, b + 6) for a, b in points)]
-    found: list[Placed | None] = []
+    places: list[Placed | None] = []
     for point, name in zip(points, names):
         wide = 1.12 * text_width(name, SMALL)  # fonts differ, and names may not touch
         for distance, left, middle in _places(*point, wide):
@@ -103,11 +103,11 @@ def beside(
             inside = box[0] > frame[0] and box[1] > frame[1] and box[2] < frame[2] and box[3] < frame[3]
             if inside and not any(_overlap(box, other) for other in occupied):
                 occupied.append(box)
-                found.append(_anchored(point[0], left, wide, middle, far=distance > _DISTANCES[0]))
+                places.append(_anchored(point[0], left, wide, middle, far=distance > _DISTANCES[0]))
                 break
         else:
-            found.append(None)
-    return found
+            places.append(None)
+    return places
 
 
 def _anchored(x: float, left: float, wide: float, middle: float, *, far: bool) -> Placed:

@@ -30,38 +30,37 @@ def fenced(text: str) -> str:
     return f"{fence}text\n{text}\n{fence}"
 
 
-def table(one: Table) -> str:
-    one = one.for_people()
-    head = [escaped(f"{column.title} ({column.unit})" if column.unit else column.title) for column in one.columns]
-    rule = [":--" if column.text else "--:" for column in one.columns]
-    rows = [[escaped(cell.text) for cell in row] for row in one.rows]
+def table(content: Table) -> str:
+    content = content.for_people()
+    head = [escaped(f"{column.title} ({column.unit})" if column.unit else column.title) for column in content.columns]
+    rule = [":--" if column.text else "--:" for column in content.columns]
+    rows = [[escaped(cell.text) for cell in row] for row in content.rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows])
 
 
-def figure(one: Figure | Passage) -> list[str]:
-    parts = [f"### {escaped(one.title)}", escaped(one.reading), escaped(one.finding)]
-    if isinstance(one, Figure) and one.series:
-        parts.append(_ends(one))
-    return [*parts, *missing(one.missing)]
+def figure(drawing: Figure | Passage) -> list[str]:
+    parts = [f"### {escaped(drawing.title)}", escaped(drawing.reading), escaped(drawing.finding)]
+    if isinstance(drawing, Figure) and drawing.series:
+        parts.append(_ends(drawing))
+    return [*parts, *missing(drawing.missing)]
 
 
-def _ends(one: Figure) -> str:
+def _ends(chart: Figure) -> str:
     """A row per series: where it ends; of rows and points, all there is."""
-    x_form, y_form = FORMATS[one.x.unit], FORMATS[one.y.unit]
-    if one.kind in ("dots", "bars"):
-        larger = [series for series in one.series if not series.small]
+    x_form, y_form = FORMATS[chart.x.unit], FORMATS[chart.y.unit]
+    if chart.kind in ("dots", "bars"):
+        larger = [series for series in chart.series if not series.small]
         rows = [row for series in larger for row in series.y]
-        columns = [larger] if len(larger) > 1 and len(set(rows)) == len(rows) else [[series] for series in one.series]
-        heads = [one.x.label] if len(columns) == 1 else [series.name for series in one.series]
-        cells = [[name, *(_in_row(some, at, x_form) for some in columns)] for at, name in enumerate(one.y.categories)]
-        lines = [["", *heads], [":--", *["--:"] * len(columns)], *cells]
-        named = f"In {one.x.label}:" if len(columns) > 1 else ""
+        columns = [larger] if len(larger) > 1 and len(set(rows)) == len(rows) else [[series] for series in chart.series]
+        heads = [chart.x.label] if len(columns) == 1 else [series.name for series in chart.series]
+        cells = [[name, *(_in_row(some, at, x_form) for some in columns)] for at, name in enumerate(chart.y.categories)]
+        named = f"In {chart.x.label}:" if len(columns) > 1 else ""
     else:
-        ends = [[series.name, x_form(series.x[-1]), y_form(series.y[-1])] for series in one.series if series.x]
-        lines = [["", one.x.label, one.y.label], [":--", "--:", "--:"], *ends]
-        named = "Where each curve ends:" if one.kind == "line" else ""
-    shown = [line if number == 1 else [escaped(cell) for cell in line] for number, line in enumerate(lines)]
-    return "\n".join([*([escaped(named), ""] if named else []), *(f"| {' | '.join(line)} |" for line in shown)])
+        heads = [chart.x.label, chart.y.label]
+        cells = [[series.name, x_form(series.x[-1]), y_form(series.y[-1])] for series in chart.series if series.x]
+        named = "Where each curve ends:" if chart.kind == "line" else ""
+    shown = table(Table.of_texts(["", *heads], cells))
+    return f"{escaped(named)}\n\n{shown}" if named else shown
 
 
 def _in_row(some: Sequence[Series], row: int, form: Format) -> str:

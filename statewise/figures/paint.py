@@ -185,14 +185,14 @@ _FAMILIAR = ("Noto Sans", "Noto", "Arial Unicode", "PingFang", "Hiragino", "Micr
 def fallbacks(text: str, own: str) -> list[str]:
     """As few font families as have the letters that `own` lacks."""
     lacking = _lacking(text, own)
-    found = []
+    families = []
     for name, path in _installed() if lacking else ():
         if new := lacking & _glyphs(path):
-            found.append(name)
+            families.append(name)
             lacking -= new
         if not lacking:
             break
-    return found
+    return families
 
 
 def without_font(text: str, own: str) -> set[str]:
@@ -206,7 +206,7 @@ def without_font(text: str, own: str) -> set[str]:
 def _lacking(text: str, own: str) -> set[int]:
     from matplotlib.font_manager import findfont
 
-    return {ord(one) for one in set(text) if not one.isascii()} - _glyphs(findfont(own))
+    return {ord(character) for character in set(text) if not character.isascii()} - _glyphs(findfont(own))
 
 
 @cache
@@ -222,8 +222,8 @@ def _installed() -> tuple[tuple[str, str], ...]:
         and not font.name.startswith("Last Resort")  # it has boxes for all letters
     }
 
-    def rank(one: tuple[str, str]) -> tuple[int, str]:
-        return next((at for at, name in enumerate(_FAMILIAR) if one[0].startswith(name)), len(_FAMILIAR)), one[0]
+    def rank(font: tuple[str, str]) -> tuple[int, str]:
+        return next((at for at, name in enumerate(_FAMILIAR) if font[0].startswith(name)), len(_FAMILIAR)), font[0]
 
     return tuple(sorted(plain, key=rank))
 

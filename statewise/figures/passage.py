@@ -41,11 +41,11 @@ class Passage(NamedTuple):
         """The shade of each piece; below 0 in the other colour."""
         steps = self.steps
         assert len(steps) < LEVELS, steps
-        found = []
+        shades = []
         for _, value in self.pieces:
             deep = 0 if value is None else sum(abs(value) >= step for step in steps)
-            found.append(-deep if self.signed and value is not None and value < 0 else deep)
-        return found
+            shades.append(-deep if self.signed and value is not None and value < 0 else deep)
+        return shades
 
     def said(self, at: int) -> str:
         """The tooltip of a piece."""
@@ -97,10 +97,10 @@ def between(pieces: Pieces, at: Sequence[int]) -> list[float]:
 
 def merge_split_characters(tokens: Pieces) -> list[tuple[str, float]]:
     """Tokens that are parts of one character become one piece with the sum of their costs."""
-    found, pending = [], 0.0
+    merged, pending = [], 0.0
     for piece, cost in tokens:
         pending += cost
         if piece:
-            found.append((piece, pending))
+            merged.append((piece, pending))
             pending = 0.0
-    return found
+    return merged

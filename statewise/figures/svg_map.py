@@ -29,8 +29,8 @@ def colour(depth: float, *, signed: bool = False) -> Colour:
     return red, green, blue
 
 
-def css(one: Colour) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*one)
+def css(colour: Colour) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*colour)
 
 
 def png(rows: Sequence[Sequence[Colour | None]]) -> bytes:
@@ -155,9 +155,9 @@ def _numbers(axis: Axis, values: Sequence[float], *, most: int) -> list[tuple[fl
     first, last = values[0], values[-1]
     if first == last:
         return [(0, tick_text(axis, first, [first]))]
-    found = ticks(Axis("", unit=axis.unit), min(first, last), max(first, last), most=most)
+    marks = ticks(Axis("", unit=axis.unit), min(first, last), max(first, last), most=most)
     step = (last - first) / (len(values) - 1)
-    return [((tick - first) / step, tick_text(axis, tick, found)) for tick in found]
+    return [((tick - first) / step, tick_text(axis, tick, marks)) for tick in marks]
 
 
 def _legend(grid: Grid, frame: Frame, width: int) -> list[str]:

@@ -87,10 +87,12 @@ def _inert(cell: Value) -> Value:
     return cell
 
 
-def table_of(items: Iterable[T], *columns: tuple[Column, Callable[[T], Value], Format | None]) -> Table:
-    """One row an item: each column with its value and, for numbers, their format."""
+def table_of(items: Iterable[T], *columns: tuple[Column, Callable[[T], Value | Cell], Format | None]) -> Table:
+    """One row an item: each column with its value and, for numbers, their format. A cell has its own text."""
 
-    def cell(value: Value, form: Format | None) -> Cell:
+    def cell(value: Value | Cell, form: Format | None) -> Cell:
+        if isinstance(value, Cell):
+            return value
         return words(value) if isinstance(value, str) else number(value, form or str)
 
     rows = [tuple(cell(value(item), form) for _, value, form in columns) for item in items]

@@ -46,7 +46,7 @@ class Word(NamedTuple):
 
 def typeset(pieces: Sequence[str], *, room: int) -> list[Spot]:
     """From the left, or from the right where a line's first letter is right-to-left. A mark stays with its letter."""
-    found: list[Spot] = []
+    spots: list[Spot] = []
     row = 0
     for paragraph in _paragraphs(pieces):
         right = runs_right_to_left("".join(word.text for word in paragraph))
@@ -59,48 +59,48 @@ def typeset(pieces: Sequence[str], *, room: int) -> list[Spot]:
             lines[-1].append(word)
             taken += columns(word.text)
         for line in lines:
-            found += _placed(line, row, right=right, room=room)
+            spots += _placed(line, row, right=right, room=room)
             row += 1
-    return found
+    return spots
 
 
 def _paragraphs(pieces: Sequence[str]) -> list[list[_Letter]]:
-    found: list[list[_Letter]] = [[]]
+    paragraphs: list[list[_Letter]] = [[]]
     for at, piece in enumerate(pieces):
-        line = found[-1]
+        line = paragraphs[-1]
         last = line[-1].text if line else ""
         letters = clusters(last + visible(piece))
         if line and letters[0] != last:  # it begins with a mark of the letter before it
             line[-1] = _Letter(letters[0], (*line[-1].pieces, at))
         for text in letters[len(line[-1:]) :]:
-            found[-1].append(_Letter(text, (at,)))
+            paragraphs[-1].append(_Letter(text, (at,)))
             if text == "⏎":
-                found.append([])
-    return found if found[-1] or len(found) == 1 else found[:-1]
+                paragraphs.append([])
+    return paragraphs if paragraphs[-1] or len(paragraphs) == 1 else paragraphs[:-1]
 
 
 def _placed(line: Sequence[_Letter], row: int, *, right: bool, room: int) -> list[Spot]:
     deep = levels([word.text for word in line], right=right)
     column = room - sum(columns(word.text) for word in line) if right else 0
-    found = []
+    spots = []
     for at in order(deep):
         text, pieces = line[at]
-        found.append(Spot(row, column, columns(text), text, pieces, deep[at] % 2 == 1))
+        spots.append(Spot(row, column, columns(text), text, pieces, deep[at] % 2 == 1))
         column += columns(text)
-    return found
+    return spots
 
 
 def words(spots: Sequence[Spot]) -> list[Word]:
     """Plain letters by line; those that run from the right by word, since they join; all others one by one."""
-    found = []
+    joined = []
     for (row, turned, kind), some in groupby(spots, key=lambda spot: (spot.row, spot.turned, _kind(spot))):
         together = list(some)
         if kind == "one by one":
-            found += [Word(row, word.column, word.wide, word.text, turned, False) for word in together]
+            joined += [Word(row, word.column, word.wide, word.text, turned, False) for word in together]
         else:
-            text = "".join(one.text for one in (reversed(together) if turned else together))
-            found.append(Word(row, together[0].column, sum(word.wide for word in together), text, turned, not turned))
-    return found
+            text = "".join(spot.text for spot in (reversed(together) if turned else together))
+            joined.append(Word(row, together[0].column, sum(word.wide for word in together), text, turned, not turned))
+    return joined
 
 
 def _kind(spot: Spot) -> str:
@@ -109,9 +109,9 @@ def _kind(spot: Spot) -> str:
     return "plain" if len(spot.text) == 1 and spot.wide == 1 and _is_plain(spot.text) else "one by one"
 
 
-def _is_plain(one: str) -> bool:
+def _is_plain(letter: str) -> bool:
     """Letters that fonts of fixed pitch have: Latin, Greek and Cyrillic ones, and signs."""
-    return ord(one) < 0x530 or 0x2000 <= ord(one) < 0x2600
+    return ord(letter) < 0x530 or 0x2000 <= ord(letter) < 0x2600
 
 
 _MIRRORED = dict(zip("()[]{}<>«»‹›（）「」『』《》", ")(][}{><»«›‹）（」「』『》《"))
@@ -128,21 +128,24 @@ def levels(letters: Sequence[str], *, right: bool) -> list[int]:
     base = int(right)
     kinds = _with_numbers([unicodedata.bidirectional(letter[0]) for letter in letters], "R" if right else "L")
     edge = "R" if right else "L"
-    found: list[str] = []
+    resolved: list[str] = []
     at = 0
     for neutral, some in groupby(kinds, key=lambda kind: kind not in ("L", "R", "N")):
         many = len(list(some))
         if neutral:
-            sides = {_side(found[-1]) if found else edge, _side(kinds[at + many]) if at + many < len(kinds) else edge}
-            found += [sides.pop() if len(sides) == 1 else edge] * many
+            sides = {
+                _side(resolved[-1]) if resolved else edge,
+                _side(kinds[at + many]) if at + many < len(kinds) else edge,
+            }
+            resolved += [sides.pop() if len(sides) == 1 else edge] * many
         else:
-            found += kinds[at : at + many]
+            resolved += kinds[at : at + many]
         at += many
-    last = len(found)  # trailing white space stays at the end
+    last = len(resolved)  # trailing white space stays at the end
     while last and (letters[last - 1] == "⏎" or letters[last - 1].isspace()):
         last -= 1
     deep = {"L": 2 * base, "R": 1, "N": 2}
-    return [deep[kind] for kind in found[:last]] + [base] * (len(found) - last)
+    return [deep[kind] for kind in resolved[:last]] + [base] * (len(resolved) - last)
 
 
 def order(deep: Sequence[int]) -> list[int]:
@@ -159,19 +162,19 @@ def order(deep: Sequence[int]) -> list[int]:
 
 def _with_numbers(kinds: Sequence[str], edge: str) -> list[str]:
     """Letters as L or R; numbers are left-to-right in both, with a separator between two of them."""
-    found, before = [], edge
+    directions, before = [], edge
     for kind in kinds:
         if kind in ("L", "R", "AL"):
             before = "L" if kind == "L" else "R"
-            found.append(before)
+            directions.append(before)
         elif kind in ("AN", "EN"):
-            found.append("N" if kind == "AN" or before == "R" else "L")
+            directions.append("N" if kind == "AN" or before == "R" else "L")
         else:
-            found.append(kind)
-    for at in range(1, len(found) - 1):
-        if kinds[at] in ("ES", "CS") and found[at - 1] == found[at + 1] == "N":
-            found[at] = "N"
-    return found
+            directions.append(kind)
+    for at in range(1, len(directions) - 1):
+        if kinds[at] in ("ES", "CS") and directions[at - 1] == directions[at + 1] == "N":
+            directions[at] = "N"
+    return directions
 
 
 def _side(kind: str) -> str:

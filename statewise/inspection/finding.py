@@ -139,12 +139,12 @@ def write(
 
 def written_files(findings: Sequence[Finding], folder: Path) -> list[Path]:
     """The files of `write`; PNG files where matplotlib is installed."""
-    found = [folder / f"inspect.{kind}" for kind in ("html", "json", "md")]
+    paths = [folder / f"inspect.{kind}" for kind in ("html", "json", "md")]
     for finding in findings:
         for figure in (figure for figure in finding.figures if figure.drawable):
-            found += [folder / "figures" / f"{figure.name}.{kind}" for kind in ("csv", "svg", "png")]
-        found += [folder / "figures" / f"{table.name}.csv" for table in finding.tables]
-    return found
+            paths += [folder / "figures" / f"{figure.name}.{kind}" for kind in ("csv", "svg", "png")]
+        paths += [folder / "figures" / f"{table.name}.csv" for table in finding.tables]
+    return paths
 
 
 def letters_without_font(findings: Sequence[Finding] = ()) -> str | None:

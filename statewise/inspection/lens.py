@@ -72,7 +72,7 @@ def short_names(names: Sequence[str]) -> list[str]:
         for words in split
     ]
     short = [" ".join([*some, words[-1]]) for some, words in zip(kept, split)]
-    return [name if short.count(one) > 1 else one for one, name in zip(short, names)]
+    return [name if short.count(brief) > 1 else brief for brief, name in zip(short, names)]
 
 
 def _words(name: str) -> list[str]:
@@ -81,9 +81,9 @@ def _words(name: str) -> list[str]:
     return [*words[:-2], ".".join(words[-2:])] if words[-1].isdigit() else words
 
 
-def _only_there(one: Sequence[str], other: Sequence[str], at: int) -> bool:
+def _only_there(words: Sequence[str], other: Sequence[str], at: int) -> bool:
     """Whether two names differ in this word and in no other."""
-    return len(one) == len(other) and [i for i, (a, b) in enumerate(zip(one, other)) if a != b] == [at]
+    return len(words) == len(other) and [i for i, (a, b) in enumerate(zip(words, other)) if a != b] == [at]
 
 
 def half_width(values: Sequence[float]) -> float | None:

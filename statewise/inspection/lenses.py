@@ -124,8 +124,8 @@ def inspect(
     training data) is what the model reads meanwhile. Settings are those of a single lens; of several, by their names:
     `gradient={"window": 16}`. Returns figures, tables and sentences that a notebook shows.
 
-    >>> found = sw.inspect("runs/lstm", "surprise", text="the cat sat on the mat")
-    >>> found.finding("surprise").data["tokens"]
+    >>> inspection = sw.inspect("runs/lstm", "surprise", text="the cat sat on the mat")
+    >>> inspection.finding("surprise").data["tokens"]
     22
     """
     if isinstance(lenses, str):
@@ -138,26 +138,28 @@ def inspect(
         subject = open_subject(what, text=text, data=data)
     chosen = [find_lens(name) for name in lenses] if lenses is not None else [lens for lens in LENSES if lens.quick]
     of_each = {chosen[0].name: settings} if len(chosen) == 1 else _of_each(settings, chosen)
-    given = {one.name: read_settings(one.settings, of_each.get(one.name, {}), lens=one.name) for one in chosen}
-    found, refused = [], []
-    for one in chosen:
+    given = {lens.name: read_settings(lens.settings, of_each.get(lens.name, {}), lens=lens.name) for lens in chosen}
+    findings, refused = [], []
+    for lens in chosen:
         try:
-            with progress.busy(one.name):
-                found.append(one.apply(subject, given[one.name], progress))
+            with progress.busy(lens.name):
+                findings.append(lens.apply(subject, given[lens.name], progress))
         except UserError as error:
             if lenses is not None:  # it was asked for by name
                 raise
             refused.append(error)
-            found.append(Finding(one.name, one.name.capitalize(), subject.name, (f"Not inspected: {error.what}.",)))
+            findings.append(
+                Finding(lens.name, lens.name.capitalize(), subject.name, (f"Not inspected: {error.what}.",))
+            )
     if len(refused) == len(chosen):
         raise refused[0]
-    return Inspection(subject.name, tuple(found))
+    return Inspection(subject.name, tuple(findings))
 
 
 def _of_each(settings: Mapping[str, Any], chosen: Sequence[Lens]) -> dict[str, dict[str, Any]]:
     """Settings of several lenses: `gradient={"window": 16}`, or `gradient.window` as a key."""
-    known = [one.name for one in chosen]
-    found: dict[str, dict[str, Any]] = {}
+    known = [lens.name for lens in chosen]
+    by_lens: dict[str, dict[str, Any]] = {}
     for key, value in settings.items():
         lens, _, name = key.partition(".")
         if not name and not isinstance(value, Mapping):
@@ -167,5 +169,5 @@ def _of_each(settings: Mapping[str, Any], chosen: Sequence[Lens]) -> dict[str, d
             )
         if lens not in known:
             raise UserError(f"{key!r} is no setting of {', '.join(known)}", fix=nearest(lens, known))
-        found.setdefault(lens, {}).update({name: value} if name else value)
-    return found
+        by_lens.setdefault(lens, {}).update({name: value} if name else value)
+    return by_lens

@@ -119,7 +119,7 @@ def _describe(writer: Any, gguf: Any, spec: Known, config: Mapping[str, Any]) ->
 
 def _stored(spec: Known, kind: str, weights: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
     """Each tensor of the Hugging Face layout as llama.cpp wants it."""
-    found = []
+    tensors = []
     for name, value in weights.items():
         part = name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2]
         if part in ("c_attn", "c_proj", "c_fc") and value.ndim == 2:
@@ -135,13 +135,13 @@ def _stored(spec: Known, kind: str, weights: Mapping[str, Tensor]) -> list[tuple
             value = value[:, None]
         elif name.endswith("mixer.norm.weight"):
             value = value[None]
-        found.append((name, value))
+        tensors.append((name, value))
     if isinstance(spec, Mamba2Spec) and not spec.conv_bias:
         channels = spec.expand * spec.width + 2 * spec.state
-        found += [(f"backbone.layers.{n}.mixer.conv1d.bias", torch.zeros(channels)) for n in range(spec.depth)]
+        tensors += [(f"backbone.layers.{n}.mixer.conv1d.bias", torch.zeros(channels)) for n in range(spec.depth)]
     if isinstance(spec, TransformerSpec) and spec.rotary_scaling is not None and spec.rotary_scaling.kind == "llama3":
-        found.append(("rope_freqs.weight", _slower(spec, spec.rotary_scaling)))
-    return found
+        tensors.append(("rope_freqs.weight", _slower(spec, spec.rotary_scaling)))
+    return tensors
 
 
 def _interleaved(value: Tensor, size: int) -> Tensor:

@@ -92,6 +92,6 @@ def evaluate_tasks(
     unknown = [name for name in tasks if name not in manager.all_tasks]
     if unknown:
         raise UserError(f"{unknown[0]!r} is not a task of lm_eval", fix="lm_eval ls tasks lists them")
-    found = simple_evaluate(model=StatewiseLM(run), tasks=list(tasks), task_manager=manager, limit=limit)
-    results: dict[str, dict[str, Any]] = found["results"]
+    evaluation = simple_evaluate(model=StatewiseLM(run), tasks=list(tasks), task_manager=manager, limit=limit)
+    results: dict[str, dict[str, Any]] = evaluation["results"]
     return results

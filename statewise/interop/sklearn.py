@@ -162,7 +162,7 @@ class SequenceTagger(_Estimator):
         return [list(tags) for tags in self.run_.predict([list(tokens) for tokens in X])]
 
     def score(self, X: Sequence[Sequence[str]], y: Sequence[Sequence[str]]) -> float:
-        right = [a == b for found, truth in zip(self.predict(X), y, strict=True) for a, b in zip(found, truth)]
+        right = [a == b for predicted, truth in zip(self.predict(X), y, strict=True) for a, b in zip(predicted, truth)]
         return float(np.mean(right))
 
 

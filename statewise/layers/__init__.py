@@ -14,7 +14,6 @@ from statewise.layers.heads import Heads as Heads
 from statewise.layers.heads import MultiHead as MultiHead
 from statewise.layers.heads import alibi_slopes as alibi_slopes
 from statewise.layers.heads import check_heads as check_heads
-from statewise.layers.heads import placed as placed
 from statewise.layers.heads import sinusoid as sinusoid
 from statewise.layers.initialise import Filler as Filler
 from statewise.layers.initialise import Scheme as Scheme

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from statewise.core import Described, observe, scope, state_type
 from statewise.layers.alignment import Alignment
+from statewise.layers.linear import make_linear
 from statewise.layers.score import Score
 
 
@@ -94,12 +95,10 @@ class Looks(nn.Module):
         super().__init__()
         heads = len(looks)
         self.looks = nn.ModuleList(looks)
-        self.query = nn.Linear(query_width, heads * width, bias=False)
-        self.key = nn.Linear(key_width, heads * width, bias=False)
-        self.value = nn.Linear(value_width, heads * width, bias=False)
-        self.out = nn.Linear(heads * width, value_width, bias=False)
-        for linear in (self.query, self.key, self.value, self.out):
-            nn.init.xavier_uniform_(linear.weight, generator=generator)
+        self.query = make_linear(query_width, heads * width, bias=False, generator=generator)
+        self.key = make_linear(key_width, heads * width, bias=False, generator=generator)
+        self.value = make_linear(value_width, heads * width, bias=False, generator=generator)
+        self.out = make_linear(heads * width, value_width, bias=False, generator=generator)
 
     def remember(self, keys_BSK: Tensor, values_BSV: Tensor, lengths_B: Tensor) -> tuple[Memory, ...]:
         keys = self.key(keys_BSK).chunk(len(self.looks), dim=-1)

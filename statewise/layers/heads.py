@@ -199,16 +199,3 @@ class MultiHead(nn.Module):
     def slopes(self, like: Tensor) -> Tensor | None:
         """ALiBi's, one per head; None without them."""
         return alibi_slopes(self.heads.num_heads, like=like) if self.position == "alibi" else None
-
-
-def placed(x_BTI: Tensor, lengths_B: Tensor | None, begin_B: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
-    """The input without its padding, where that is, `[B, T, 1]`, and the positions `[B, T]` from `begin_B` on.
-
-    Whatever padding holds, NaN too, must not meet a weight of 0.
-    """
-    steps_T = torch.arange(x_BTI.shape[1], device=x_BTI.device)
-    at_BT = begin_B[:, None] + steps_T
-    if lengths_B is None:
-        return x_BTI, None, at_BT
-    past_BT1 = (steps_T >= lengths_B[:, None])[:, :, None]
-    return x_BTI.masked_fill(past_BT1, 0.0), past_BT1, at_BT

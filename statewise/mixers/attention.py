@@ -10,10 +10,10 @@ from typing import NamedTuple, TypeVar, final
 import torch
 from torch import Tensor
 
-from statewise.core import Mixer, State, check_input, one_step, state_type
+from statewise.core import Mixer, State, check_input, one_step, past_end, state_type
 from statewise.kernels import Choice, Wish
 from statewise.kernels.attention import Mask, append, attend_, choice, up_to, with_room
-from statewise.layers import MultiHead, placed
+from statewise.layers import MultiHead
 
 S = TypeVar("S", bound=State)
 
@@ -32,7 +32,10 @@ class ListMixer(Mixer[S]):
 
     def forward(self, x: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
         check_input(x, lengths_B, width=self.input_width)
-        return self._read(x, self.init_state(x.shape[0]) if state is None else state, lengths_B)
+        state = self.init_state(x.shape[0]) if state is None else state
+        # Whatever padding holds, NaN too, must not meet a weight of 0.
+        y, after = self._read(past_end(x, lengths_B), state, lengths_B)
+        return past_end(y, lengths_B), after
 
     def step(self, x: Tensor, state: S) -> tuple[Tensor, S]:
         return one_step(self.forward, x, state)
@@ -62,7 +65,7 @@ class Attention(MultiHead, ListMixer[AttentionState]):
 
     def _read(self, x_BTI: Tensor, state: AttentionState, lengths_B: Tensor | None) -> tuple[Tensor, AttentionState]:
         before, time = state.keys_BSGK.shape[1], x_BTI.shape[1]
-        x_BTI, past_BT1, at_BT = placed(x_BTI, lengths_B, state.length_B)
+        at_BT = state.length_B[:, None] + torch.arange(time, device=x_BTI.device)
         q_BTHK, k_BTGK, v_BTGK = self.project(x_BTI, at_BT)
         keys_BSGK, values_BSGK = append(state.keys_BSGK, k_BTGK, at_BT), append(state.values_BSGK, v_BTGK, at_BT)
         if before == 0:  # a cache may be kept in another precision: not there and back
@@ -70,11 +73,10 @@ class Attention(MultiHead, ListMixer[AttentionState]):
         else:
             y_BTHK = self._attend(q_BTHK, keys_BSGK, values_BSGK, at_BT, whole=False)
         y_BTD = self.heads.join(y_BTHK)
-        if lengths_B is None or past_BT1 is None:
+        if lengths_B is None:
             return y_BTD, AttentionState(keys_BSGK, values_BSGK, state.length_B + time)
         length_B = state.length_B + lengths_B
-        after = AttentionState(up_to(keys_BSGK, length_B), up_to(values_BSGK, length_B), length_B)
-        return y_BTD.masked_fill(past_BT1, 0.0), after
+        return y_BTD, AttentionState(up_to(keys_BSGK, length_B), up_to(values_BSGK, length_B), length_B)
 
     @torch.no_grad()
     def reserve(self, state: AttentionState, tokens: int) -> tuple[AttentionState, int]:

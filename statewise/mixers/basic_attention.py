@@ -11,7 +11,6 @@ from torch import Tensor
 from statewise.core import state_type
 from statewise.kernels import Wish
 from statewise.kernels.attention import Mask, append, attend_, attention, up_to, with_room
-from statewise.layers import placed
 from statewise.mixers.attention import ListMixer
 from statewise.mixers.recurrent import KernelMixer
 
@@ -38,17 +37,16 @@ class BasicAttention(ListMixer[BasicAttentionState], KernelMixer[BasicAttentionS
     def _read(
         self, x_BTD: Tensor, state: BasicAttentionState, lengths_B: Tensor | None
     ) -> tuple[Tensor, BasicAttentionState]:
-        x_BTD, past_BT1, at_BT = placed(x_BTD, lengths_B, state.length_B)
+        at_BT = state.length_B[:, None] + torch.arange(x_BTD.shape[1], device=x_BTD.device)
         list_BSD = append(state.list_BSD, x_BTD, at_BT)
         slots_BS = torch.arange(list_BSD.shape[1], device=x_BTD.device).expand(x_BTD.shape[0], -1)
         mask = Mask(at_BT, slots_BS, whole=state.list_BSD.shape[1] == 0)
         one_head = list_BSD[:, :, None]
         y_BTD = attention(x_BTD[:, :, None], one_head, one_head, mask, scale=1.0, wish=self.kernel)[:, :, 0]
-        if lengths_B is None or past_BT1 is None:
+        if lengths_B is None:
             return y_BTD, BasicAttentionState(list_BSD, state.length_B + x_BTD.shape[1])
         length_B = state.length_B + lengths_B
-        after = BasicAttentionState(up_to(list_BSD, length_B), length_B)
-        return y_BTD.masked_fill(past_BT1, 0.0), after
+        return y_BTD, BasicAttentionState(up_to(list_BSD, length_B), length_B)
 
     @torch.no_grad()
     def reserve(self, state: BasicAttentionState, tokens: int) -> tuple[BasicAttentionState, int]:

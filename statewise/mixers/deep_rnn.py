@@ -8,7 +8,7 @@ from typing import NamedTuple, Unpack, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Stacked, check_input, state_type
+from statewise.core import Stacked, check_input, past_end, state_type
 from statewise.kernels import Choice
 from statewise.kernels.deep_rnn import TransitionWeights, choice, transition, transition_step
 from statewise.kernels.elman import Activation
@@ -93,11 +93,8 @@ class DeepRNN(KernelMixer[DeepRNNState], Stacked):
         self.choice()  # refuses a wish that cannot be met
         (h_BD,) = state or self.init_state(x_BTI.shape[0])
         h_BTD, h_BD = transition(self._read(x_BTI), h_BD, self.weights(), lengths_B)
-        y_BTD = self._through(self.outputs, h_BTD)
-        if lengths_B is not None:  # the layers above have biases, so that past the end they would not be silent
-            past_BT = torch.arange(x_BTI.shape[1], device=x_BTI.device) >= lengths_B[:, None]
-            y_BTD = y_BTD.masked_fill(past_BT[:, :, None], 0.0)
-        return y_BTD, DeepRNNState(h_BD)
+        # The layers above have biases, so that past the end they would not be silent.
+        return past_end(self._through(self.outputs, h_BTD), lengths_B), DeepRNNState(h_BD)
 
     def step(self, x_BI: Tensor, state: DeepRNNState) -> tuple[Tensor, DeepRNNState]:
         h_BD = transition_step(self._read(x_BI), state.h_BD, self.weights())

@@ -77,10 +77,10 @@ class LinearAttention(ParallelMixer[LinearAttentionState]):
         if self.feature == "identity":
             q_BTHK = q_BTHK * q_BTHK.shape[-1] ** -0.5
         # A value of 1 beside the others sums the keys themselves, so one op keeps both parts of the state.
-        one_BTHV = F.pad(v_BTHK, (0, 1), value=1.0)
+        widened_BTHV = F.pad(v_BTHK, (0, 1), value=1.0)
         s_BHKV = torch.cat([state.kv_BHKK, state.k_BHK[..., None]], dim=-1)
         never_BTH = q_BTHK.new_zeros(q_BTHK.shape[:-1])
-        y_BTHV, s_BHKV = linear_attention(q_BTHK, k_BTHK, one_BTHV, never_BTH, s_BHKV, lengths_B, wish=wish)
+        y_BTHV, s_BHKV = linear_attention(q_BTHK, k_BTHK, widened_BTHV, never_BTH, s_BHKV, lengths_B, wish=wish)
         y_BTHK = y_BTHV[..., :-1]
         if self.feature == "elu":
             y_BTHK = y_BTHK / (y_BTHV[..., -1:] + 1e-6)  # 0 past a row's end

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from statewise.core import is_observed, is_symbolic, state_type
 from statewise.kernels.attention import Mask
-from statewise.layers import AttentionOptions, MultiHead, placed
+from statewise.layers import AttentionOptions, MultiHead
 from statewise.mixers.attention import ListMixer
 
 _BLOCK = 128  # queries that are compared with their slots at once, at least
@@ -46,7 +46,7 @@ class SlidingAttention(MultiHead, ListMixer[SlidingAttentionState]):
         self, x_BTI: Tensor, state: SlidingAttentionState, lengths_B: Tensor | None
     ) -> tuple[Tensor, SlidingAttentionState]:
         time, kept = x_BTI.shape[1], self.window - 1
-        x_BTI, past_BT1, at_BT = placed(x_BTI, lengths_B, state.position_B)
+        at_BT = state.position_B[:, None] + torch.arange(time, device=x_BTI.device)
         q_BTHK, k_BTGK, v_BTGK = self.project(x_BTI, at_BT)
         keys_BSGK = torch.cat([state.keys_BSGK, k_BTGK.to(state.keys_BSGK.dtype)], dim=1)
         values_BSGK = torch.cat([state.values_BSGK, v_BTGK.to(state.values_BSGK.dtype)], dim=1)
@@ -54,7 +54,7 @@ class SlidingAttention(MultiHead, ListMixer[SlidingAttentionState]):
         slots_BS = state.position_B[:, None] + torch.arange(-kept, time, device=x_BTI.device)
         y_BTHK = self._attend(q_BTHK, keys_BSGK, values_BSGK, at_BT, slots_BS)
         y_BTD = self.heads.join(y_BTHK)
-        if lengths_B is None or past_BT1 is None:
+        if lengths_B is None:
             after = SlidingAttentionState(keys_BSGK[:, time:], values_BSGK[:, time:], state.position_B + time)
             return y_BTD, after
         row_B1 = torch.arange(x_BTI.shape[0], device=x_BTI.device)[:, None]
@@ -62,7 +62,7 @@ class SlidingAttention(MultiHead, ListMixer[SlidingAttentionState]):
         after = SlidingAttentionState(
             keys_BSGK[row_B1, newest_BS], values_BSGK[row_B1, newest_BS], state.position_B + lengths_B
         )
-        return y_BTD.masked_fill(past_BT1, 0.0), after
+        return y_BTD, after
 
     def _attend(
         self, q_BTHK: Tensor, keys_BSGK: Tensor, values_BSGK: Tensor, at_BT: Tensor, slots_BS: Tensor

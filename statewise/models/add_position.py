@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Machine, is_known, is_symbolic, one_step
+from statewise.core import Machine, is_known, is_symbolic, one_step, past_end
 from statewise.encoders import TransformerEncoder
 from statewise.layers import sinusoid
 from statewise.specs import UserError
@@ -50,14 +50,12 @@ class AddPosition(Machine[Tensor]):
     ) -> tuple[Tensor, Tensor]:
         at_B = self.init_state(x_BTD.shape[0]) if state is None else state
         self._check(at_B if state is not None else None, x_BTD.shape[1], lengths_B)
-        steps_T = torch.arange(x_BTD.shape[1], device=x_BTD.device)
-        at_BT = at_B[:, None] + steps_T
+        at_BT = at_B[:, None] + torch.arange(x_BTD.shape[1], device=x_BTD.device)
         if lengths_B is None:
             return x_BTD + self._vectors(at_BT, x_BTD), at_B + x_BTD.shape[1]
-        past_BT = steps_T >= lengths_B[:, None]
         # Padding may reach past the last learned position; its output is not used.
-        y_BTD = x_BTD + self._vectors(at_BT.masked_fill(past_BT, 0), x_BTD)
-        return y_BTD.masked_fill(past_BT[:, :, None], 0.0), at_B + lengths_B
+        y_BTD = x_BTD + self._vectors(past_end(at_BT, lengths_B, 0), x_BTD)
+        return past_end(y_BTD, lengths_B), at_B + lengths_B
 
     def step(self, x_BD: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         return one_step(self.forward, x_BD, state)

@@ -10,7 +10,7 @@ from statewise.models.build import build_stack
 from statewise.models.build_reader import build_reader
 from statewise.models.forecaster import DirectForecaster, Forecaster, RecursiveForecaster, ValueMachine
 from statewise.models.head import BernoulliHead, RealHead
-from statewise.models.real_head import make_real_head
+from statewise.models.real_head import GaussianHead, PointHead, QuantileHead, StudentHead
 from statewise.specs import (
     BernoulliSpec,
     ForecastingSpec,
@@ -98,13 +98,13 @@ def _head(
 ) -> RealHead[Any] | BernoulliHead:
     match objective:
         case SquaredSpec():
-            return make_real_head("point", width=width, channels=channels, generator=generator)
-        case GaussianSpec() | StudentSpec():
-            return make_real_head(objective.kind, width=width, channels=channels, generator=generator)
+            return PointHead(width, channels, generator=generator)
+        case GaussianSpec():
+            return GaussianHead(width, channels, generator=generator)
+        case StudentSpec():
+            return StudentHead(width, channels, generator=generator)
         case QuantileSpec():
-            return make_real_head(
-                "quantile", width=width, channels=channels, levels=objective.levels, generator=generator
-            )
+            return QuantileHead(width, channels, levels=objective.levels, generator=generator)
         case BernoulliSpec():
             return BernoulliHead(width, channels, generator=generator)
         case _:

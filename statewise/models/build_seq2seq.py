@@ -148,7 +148,7 @@ def _build_look(
             fix="make the decoder as wide as what the encoder gives, or set hops = 1",
         )
 
-    def one(query_width: int, key_width: int) -> Attend:
+    def attend(query_width: int, key_width: int) -> Attend:
         score = make_score(
             look.score,
             query_width=query_width,
@@ -161,10 +161,10 @@ def _build_look(
         return Attend(score, alignment, hops=look.hops)
 
     if look.heads == 1:
-        return one(query_width, key_width)
+        return attend(query_width, key_width)
     width = max(1, key_width // look.heads)
     return Looks(
-        [one(width, width) for _ in range(look.heads)],
+        [attend(width, width) for _ in range(look.heads)],
         query_width=query_width,
         key_width=key_width,
         value_width=key_width,

@@ -26,8 +26,7 @@ class Classifier(nn.Module):
         self.head = head
 
     def forward(self, source: Any, lengths_B: Tensor | None = None) -> Tensor:
-        logits_BK: Tensor = self.head(self.reader(source, lengths_B).summary_BC)
-        return logits_BK
+        return self.head(self.reader(source, lengths_B).summary_BC)
 
 
 AnyClassifier = Classifier | GridClassifier

@@ -91,21 +91,21 @@ def own_mixers(given: AnyMixer | Sequence[AnyMixer] | None) -> tuple[CustomMixer
         name = type(given).__name__
         raise UserError(f"{name} was given as an object that is already built", fix=f"pass the class: mixer={name}")
     many = [given] if isinstance(given, type | str | Path | CustomMixer) else list(given)
-    found = [
+    mixers = [
         own for given in many for own in (_of_file(given) if isinstance(given, str | Path) else (_of_class(given),))
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(mixers))
 
 
 def own_mixer(given: AnyMixer) -> CustomMixer:
     """As `own_mixers`, for exactly one class."""
-    found = own_mixers(given)
-    if len(found) != 1:
-        names = sorted(own.name for own in found)
+    mixers = own_mixers(given)
+    if len(mixers) != 1:
+        names = sorted(own.name for own in mixers)
         raise UserError(
-            f"{str(given)!r} has {len(found)} mixer classes: {', '.join(names)}", fix=f"say which: {given}:{names[0]}"
+            f"{str(given)!r} has {len(mixers)} mixer classes: {', '.join(names)}", fix=f"say which: {given}:{names[0]}"
         )
-    return found[0]
+    return mixers[0]
 
 
 def classes_of(mixers: Sequence[OwnMixer]) -> tuple[CustomMixer, ...]:
@@ -168,7 +168,7 @@ def _classes(source: Source, name: str | None = None) -> tuple[CustomMixer, ...]
             f"{file} defines no mixer: {there}and a mixer is a class that inherits statewise.core.Mixer", fix=_CONTRACT
         )
     whole = [mixer for mixer in mixers if not inspect.isabstract(mixer)]
-    return tuple(_of_class(one) for one in whole or mixers[:1])
+    return tuple(_of_class(mixer) for mixer in whole or mixers[:1])
 
 
 # ------------------------------------------------------------------------- the contract
@@ -194,7 +194,7 @@ def _refuse_other_contract(cls: type) -> None:
                 f"{name}.{method} does not keep the contract: expected {shape[method]}", fix=_CONTRACT
             ) from None
     parameters = inspect.signature(cls).parameters
-    if lacking := [one for one in ("width", "input_width") if one not in parameters]:
+    if lacking := [argument for argument in ("width", "input_width") if argument not in parameters]:
         raise UserError(
             f"the constructor of {name} lacks {' and '.join(lacking)}",
             fix="def __init__(self, width: int, *, input_width: int | None = None, ...): the options come after these",

@@ -29,19 +29,21 @@ def explain(
         if name not in known:
             raise UserError(f"{name!r} is not a model that learns by gradients", fix=nearest(name, known))
     shape: dict[str, Any] = {"width": width, "batch": batch, "time": time, "device": device, "dtype": dtype}
-    found: list[Explained] = []
+    explained: list[Explained] = []
     refusal = None
     for name, spec in known.items():
         if names and name not in names:
             continue
         try:
-            found += [Explained(name, op, choice.implementation, choice.reason) for op, choice in _taken(spec, **shape)]
+            explained += [
+                Explained(name, op, choice.implementation, choice.reason) for op, choice in _taken(spec, **shape)
+            ]
         except UserError as error:  # the requested implementation is not available here
-            found.append(Explained(name, "", None, error.what))
+            explained.append(Explained(name, "", None, error.what))
             refusal = error
-    if refusal is not None and all(choice_found.implementation is None for choice_found in found):
+    if refusal is not None and all(choice.implementation is None for choice in explained):
         raise refusal
-    return found
+    return explained
 
 
 def _taken(

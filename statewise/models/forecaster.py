@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Machine, check_input, rows
+from statewise.core import Machine, check_input, past_end, rows
 from statewise.layers import Dropout
 from statewise.models.head import BernoulliHead, RealHead
 from statewise.models.reader import Reader
@@ -212,10 +212,7 @@ class ValueMachine(Machine[StackState]):
         y_BTD, after = self.stack(self.input_dropout(self.entry(x_BTI)), state, lengths_B)
         if self.passed:
             y_BTD = torch.cat([y_BTD.to(x_BTI.dtype), x_BTI[..., : self.passed]], dim=-1)
-        if lengths_B is not None:
-            over_BT = torch.arange(x_BTI.shape[1], device=x_BTI.device) >= lengths_B[:, None]
-            y_BTD = y_BTD.masked_fill(over_BT[..., None], 0.0)
-        return y_BTD, after
+        return past_end(y_BTD, lengths_B), after
 
     def step(self, x_BI: Tensor, state: StackState) -> tuple[Tensor, StackState]:
         y_BD, after = self.stack.step(self.input_dropout(self.entry(x_BI)[:, None])[:, 0], state)
@@ -283,7 +280,7 @@ class RecursiveForecaster(Forecaster):
         if paths:
             y_BD, state, ahead_BHX = y_BD[row_B], rows(state, row_B), ahead_BHX[row_B]
         draw_C2 = torch.arange(2 * self.channels, device=y_BD.device).view(self.channels, 2)
-        found, first = [], None
+        values, first = [], None
         for k in range(horizon):
             if k == 0 or not paths:
                 params, shift = self.distribution(y_BD)
@@ -294,15 +291,15 @@ class RecursiveForecaster(Forecaster):
                 place_C2 = draw_C2 + k * draw_C2.numel()
                 bits = future_bits(seed, first_row + row_B[:, None, None], path_B[:, None, None], place_C2)
                 value = self.drawn(y_BD, bits.double() * 2.0**-53)
-            found.append(value if paths else mean)
+            values.append(value if paths else mean)
             fed = self._marked(value)
             if k + 1 < horizon:
                 y_BD, state = self.machine.step(torch.cat([fed, ahead_BHX[:, k].to(fed)], dim=-1), state)
-        found_BHC = torch.stack(found, dim=1)
+        values_BHC = torch.stack(values, dim=1)
         if not paths:
-            return Forecast(found_BHC, found_BHC.new_zeros(*found_BHC.shape, 0))
+            return Forecast(values_BHC, values_BHC.new_zeros(*values_BHC.shape, 0))
         assert first is not None
-        draws_SBHC = found_BHC.view(paths, batch, horizon, self.channels)
+        draws_SBHC = values_BHC.view(paths, batch, horizon, self.channels)
         mean_BHC = draws_SBHC.mean(0)
         mean_BHC[:, 0] = first  # the first time step needs no samples
         quantile_BHCQ = _quantiles(draws_SBHC, levels)
@@ -318,9 +315,9 @@ def _grid(batch: int, paths: int, *, device: torch.device) -> tuple[Tensor, Tens
 def _quantiles(draws_S: Tensor, levels: Sequence[float]) -> Tensor:
     """Linear interpolation between sorted samples, as in `torch.quantile`, which refuses large inputs."""
     ordered_S = draws_S.sort(0).values
-    found = []
+    quantiles = []
     for q in levels:
         at = q * (len(draws_S) - 1)
         low = min(int(at), len(draws_S) - 2)
-        found.append(torch.lerp(ordered_S[low], ordered_S[low + 1], at - low))
-    return torch.stack(found, -1) if found else draws_S.new_zeros(*draws_S.shape[1:], 0)
+        quantiles.append(torch.lerp(ordered_S[low], ordered_S[low + 1], at - low))
+    return torch.stack(quantiles, -1) if quantiles else draws_S.new_zeros(*draws_S.shape[1:], 0)

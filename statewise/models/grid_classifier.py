@@ -53,8 +53,7 @@ class GridClassifier(nn.Module):
 
     def judge(self, y_BHWC: Tensor, sizes_B2: Tensor) -> Tensor:
         """Logits from the summary of all cells."""
-        logits_BK: Tensor = self.head(self._summary(y_BHWC, sizes_B2))
-        return logits_BK
+        return self.head(self._summary(y_BHWC, sizes_B2))
 
     def _summary(self, y_BHWC: Tensor, sizes_B2: Tensor) -> Tensor:
         match self.summary:

@@ -36,14 +36,14 @@ def training_bytes(machine: Machine[Any], tokens: int) -> int:
         return 0
     if tokens <= 4 * _PIECE:
         return _kept(machine, tokens)
-    found = [_kept(machine, count * _PIECE) for count in (1, 2, 3, 4)]
-    first, second, third = (after - before for before, after in pairwise(found))
+    measured = [_kept(machine, count * _PIECE) for count in (1, 2, 3, 4)]
+    first, second, third = (after - before for before, after in pairwise(measured))
     more = (tokens - _PIECE) / _PIECE
     if third - second == second - first:
-        return round(found[0] + more * first + more * (more - 1) / 2 * (second - first))
+        return round(measured[0] + more * first + more * (more - 1) / 2 * (second - first))
     if max(first, second, third) > _EVEN * min(first, second, third):
         return _kept(machine, tokens)
-    return round(found[0] + more * (found[3] - found[0]) / 3)
+    return round(measured[0] + more * (measured[3] - measured[0]) / 3)
 
 
 def _kept(machine: Machine[Any], tokens: int) -> int:
@@ -78,10 +78,10 @@ def tree_path(composer: Composer[Any]) -> Path:
     return _growth([tree_path_length(composer, tokens) for tokens in _LEAVES])
 
 
-def _growth(found: Sequence[int | None]) -> Path:
-    if found[-1] is None:
+def _growth(counts: Sequence[int | None]) -> Path:
+    if counts[-1] is None:
         return "none"
-    first, second, third = (operations for operations in found if operations is not None)
+    first, second, third = (operations for operations in counts if operations is not None)
     if first == second == third:
         return "1"
     if third - second == second - first:

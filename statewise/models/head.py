@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from statewise.core import Described
 from statewise.kernels.cross_entropy import token_nats, total_nats
 from statewise.kernels.few_rows import linear
-from statewise.layers import Embedding
+from statewise.layers import Embedding, make_linear
 from statewise.specs import UserError
 
 
@@ -204,8 +204,7 @@ class TiedHead(nn.Module):
         self.bias_V = nn.Parameter(torch.zeros(symbols))
         self.narrow: nn.Linear | None = None
         if embedding.weight.shape[1] != width:
-            self.narrow = nn.Linear(width, embedding.weight.shape[1], bias=False)
-            nn.init.xavier_uniform_(self.narrow.weight, generator=generator)
+            self.narrow = make_linear(width, embedding.weight.shape[1], bias=False, generator=generator)
 
     def forward(self, y: Tensor) -> Tensor:
         y = y if self.narrow is None else self.narrow(y)

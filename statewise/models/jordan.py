@@ -48,7 +48,7 @@ class HiddenLayer(Mixer[tuple[()]]):
         self, x_BTI: Tensor, state: tuple[()] | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, tuple[()]]:
         h_BTD, _ = self.step(x_BTI, ())
-        return h_BTD if lengths_B is None else past_end(h_BTD, lengths_B), ()
+        return past_end(h_BTD, lengths_B), ()
 
     def step(self, x_BI: Tensor, state: tuple[()]) -> tuple[Tensor, tuple[()]]:
         return hidden(F.linear(x_BI, self.w_DI, self.b_D), self.activation), ()

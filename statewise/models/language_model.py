@@ -6,7 +6,7 @@ from typing import TypeVar, final
 import torch
 from torch import Tensor
 
-from statewise.core import State, check_input
+from statewise.core import State, check_input, past_end
 from statewise.layers import Dropout, Embedding
 from statewise.models.head import CategoricalHead
 from statewise.models.stack import Stack, StackState
@@ -36,11 +36,7 @@ class EmbeddedMachine(TokenMachine[S]):
 
     def forward(self, tokens_BT: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
         y_BTD, after = self.features(tokens_BT, state, lengths_B)
-        logits_BTV = self.head(y_BTD)
-        if lengths_B is not None:
-            past_BT = torch.arange(tokens_BT.shape[1], device=lengths_B.device) >= lengths_B[:, None]
-            logits_BTV = logits_BTV.masked_fill(past_BT[:, :, None], 0.0)
-        return logits_BTV, after
+        return past_end(self.head(y_BTD), lengths_B), after
 
     def features(self, tokens_BT: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
         """The head's input."""

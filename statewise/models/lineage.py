@@ -379,7 +379,3 @@ _ROWS = (
 )
 
 LINEAGE = Lineage(_ROWS)
-
-
-def ancestor(name: str) -> Ancestor:
-    return next(row for row in LINEAGE if row.name == name)

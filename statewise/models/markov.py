@@ -11,8 +11,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from statewise.core import check_input, is_observed, observe, one_step, state_type, unroll
-from statewise.kernels import beyond, extend, ngram
+from statewise.core import check_input, is_observed, observe, one_step, past_end, state_type, unroll
+from statewise.kernels import extend, ngram
 from statewise.kernels.ngram import Discounts, Tables, batched, naive, tables
 from statewise.layers import check_tokens
 from statewise.models.token_machine import CountingMachine
@@ -81,10 +81,10 @@ class Markov(CountingMachine[MarkovState]):
         self.discounts = self._discounts(made)
 
     def _discounts(self, made: Tables) -> Discounts:
-        found = tables.one_discount(self.discount, order=self.order)
+        discounts = tables.one_discount(self.discount, order=self.order)
         if self.smoothing == "modified":
-            found = tables.estimated(made, vocab=self.vocab, order=self.order, otherwise=self.discount)
-        return found if self.lowest == "uniform" else ((0.0, 0.0, 0.0), *found[1:])
+            discounts = tables.estimated(made, vocab=self.vocab, order=self.order, otherwise=self.discount)
+        return discounts if self.lowest == "uniform" else ((0.0, 0.0, 0.0), *discounts[1:])
 
     def tables(self) -> Tables:
         return Tables(self.key_C, self.start_C, self.symbol_G, self.count_G, self.total_C, self.kinds_C3)
@@ -100,15 +100,12 @@ class Markov(CountingMachine[MarkovState]):
         state = state or self.init_state(tokens_BT.shape[0])
         if is_observed():
             return unroll(self._equation, tokens_BT, state, lengths_B)
-        time = tokens_BT.shape[1]
         all_BL, last_BK = extend(state.last_BK, tokens_BT, lengths_B)
         context_BTK = all_BL.unfold(1, self.order, 1)[:, 1:]
         dtype = torch.float64 if self.like.dtype == torch.float64 else torch.float32
         p_NV = self._probabilities(context_BTK.reshape(-1, self.order), dtype)
-        logits_BTV = p_NV.log().to(self.like.dtype).view(tokens_BT.shape[0], time, self.vocab)
-        if lengths_B is not None:
-            logits_BTV = logits_BTV.masked_fill(beyond(lengths_B, time)[:, :, None], 0.0)
-        return logits_BTV, MarkovState(last_BK)
+        logits_BTV = p_NV.log().to(self.like.dtype).view(*tokens_BT.shape, self.vocab)
+        return past_end(logits_BTV, lengths_B), MarkovState(last_BK)
 
     def _probabilities(self, context_NK: Tensor, dtype: torch.dtype) -> Tensor:
         if self.smoothing == "add-k":

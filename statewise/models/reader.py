@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import Machine, blanked, check_input, scope
-from statewise.encoders import EncoderLayer, TransformerEncoder, past_end
+from statewise.core import Machine, blanked, check_input, past_end, scope
+from statewise.encoders import EncoderLayer, TransformerEncoder
 from statewise.layers import Dropout, Pool, one_sequence
 from statewise.models.stack import Stack
 
@@ -109,7 +109,7 @@ class Reader(nn.Module):
 
     def encoded(self, y_BSC: Tensor, lengths_B: Tensor) -> Encoded:
         """The layers' outputs, masked, with their summary."""
-        y_BSC = y_BSC.masked_fill(past_end(y_BSC, lengths_B), 0.0)
+        y_BSC = past_end(y_BSC, lengths_B)
         return Encoded(y_BSC, self._summary(y_BSC, lengths_B), lengths_B)
 
     def summarise(self, source: Any) -> Tensor:
@@ -242,5 +242,5 @@ def mean_of(y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
 
 def max_of(y_BSC: Tensor, lengths_B: Tensor) -> Tensor:
     """Channel by channel, the largest over positions that exist; 0 for an empty row."""
-    most_BC = y_BSC.masked_fill(past_end(y_BSC, lengths_B), -torch.inf).amax(1)
+    most_BC = past_end(y_BSC, lengths_B, -torch.inf).amax(1)
     return torch.where((lengths_B > 0)[:, None], most_BC, torch.zeros_like(most_BC))

@@ -6,7 +6,7 @@ C channels, Q levels.
 import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, TypeVar, assert_never, final
+from typing import ClassVar, NamedTuple, NoReturn, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -211,28 +211,3 @@ class QuantileHead(RealHead[Tensor]):
         share = ((u - level_Q[above - 1]) / (level_Q[above] - level_Q[above - 1])).clamp(0, 1)
         left, right = (params.gather(-1, index[..., None]).squeeze(-1) for index in (above - 1, above))
         return torch.lerp(left, right, share)
-
-
-RealHeadKind = Literal["point", "gaussian", "student", "quantile"]
-
-
-def make_real_head(
-    kind: RealHeadKind,
-    *,
-    width: int,
-    channels: int,
-    levels: Sequence[float] = DEFAULT_LEVELS,
-    generator: torch.Generator | None = None,
-) -> RealHead[Any]:
-    """`levels` matter to a quantile head alone."""
-    match kind:
-        case "point":
-            return PointHead(width, channels, generator=generator)
-        case "gaussian":
-            return GaussianHead(width, channels, generator=generator)
-        case "student":
-            return StudentHead(width, channels, generator=generator)
-        case "quantile":
-            return QuantileHead(width, channels, levels=levels, generator=generator)
-        case _:
-            assert_never(kind)

@@ -11,12 +11,12 @@ from torch.nn import functional as F
 
 from statewise.core import State, state_type
 from statewise.kernels import no_autocast
+from statewise.layers import make_linear
 from statewise.models.termination import (
     Body,
     Terminating,
     first_state,
     make_head,
-    make_linear,
     surprise,
     targets_by_step,
     wide,
@@ -81,7 +81,7 @@ class RemainingLength(Terminating[RemainingState]):
         super().__init__()
         self.body = body
         self.head = make_head(body, body.vocab, generator)
-        self.length = make_linear(body.width, 3 * parts, generator)
+        self.length = make_linear(body.width, 3 * parts, generator=generator)
         self.enter = nn.Parameter(torch.empty(_EXACT + 4, body.embedding.weight.shape[1]))
         nn.init.normal_(self.enter, std=0.5, generator=generator)
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import State, hold, leaves, map_state, state_type
+from statewise.core import State, hold, leaves, map_state, past_end, state_type
 from statewise.layers import Attend, Dropout, Embedding, Looks, make_linear, one_sequence
 from statewise.models.head import CategoricalHead
 from statewise.models.reader import Encoded, Reader
@@ -142,12 +142,8 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
             y_BTX, mixer = self.stack(self._enter(given_BTX), state.mixer, lengths_B)
             after = state._replace(mixer=mixer)
         position_BT = state.position_B[:, None] + torch.arange(time, device=e_BTE.device)
-        logits_BTV = self._write(y_BTX, context_BTC, e_BTE, state.memory, position_BT)
-        read_B = torch.full_like(state.position_B, time)
-        if lengths_B is not None:
-            past_BT = torch.arange(time, device=e_BTE.device) >= lengths_B[:, None]
-            logits_BTV = logits_BTV.masked_fill(past_BT[:, :, None], 0.0)
-            read_B = lengths_B.clamp(max=time)
+        logits_BTV = past_end(self._write(y_BTX, context_BTC, e_BTE, state.memory, position_BT), lengths_B)
+        read_B = torch.full_like(state.position_B, time) if lengths_B is None else lengths_B.clamp(max=time)
         return logits_BTV, after._replace(position_B=state.position_B + read_B)
 
     def step(self, token_B: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
@@ -180,15 +176,15 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         position_B1 = state.position_B[:, None]
         if self.attend is not None and self.style == "bahdanau":
             query_BD = state.carried_BF if self.ask is None else state.carried_BF + self.ask(given_BX)
-            found_BC = self.attend(query_BD[:, None], state.memory, position_B1)[:, 0]
-            y_BD, mixer = self.stack.step(self._enter(torch.cat([given_BX, found_BC], dim=-1)), state.mixer)
-            y_BX, carried_BF = torch.cat([y_BD, found_BC], dim=-1), y_BD
+            attended_BC = self.attend(query_BD[:, None], state.memory, position_B1)[:, 0]
+            y_BD, mixer = self.stack.step(self._enter(torch.cat([given_BX, attended_BC], dim=-1)), state.mixer)
+            y_BX, carried_BF = torch.cat([y_BD, attended_BC], dim=-1), y_BD
         else:
             x_BX = torch.cat([given_BX, state.carried_BF], dim=-1)
             y_BX, mixer = self.stack.step(self._enter(x_BX), state.mixer)
             carried_BF = state.carried_BF
             if self._recurs:
-                y_BX = carried_BF = self._found(y_BX[:, None], state.memory, position_B1)[:, 0]
+                y_BX = carried_BF = self._attended(y_BX[:, None], state.memory, position_B1)[:, 0]
         return y_BX, state._replace(mixer=mixer, carried_BF=carried_BF, position_B=state.position_B + 1)
 
     def _given(self, e_BTE: Tensor, context_BTC: Tensor) -> Tensor:
@@ -201,12 +197,11 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         if self.attend is None or self.style == "bahdanau":
             y_BTX = torch.tanh(self.combine(torch.cat([y_BTX, context_BTC, e_BTE], dim=-1)))
         elif not self._recurs:
-            y_BTX = self._found(y_BTX, memory, position_BT)
+            y_BTX = self._attended(y_BTX, memory, position_BT)
         return self._logits(self.dropout(y_BTX))
 
     def _logits(self, y_BTX: Tensor) -> Tensor:
-        logits_BTV: Tensor = self.head(y_BTX)
-        return logits_BTV
+        return self.head(y_BTX)
 
     def _enter(self, x: Tensor) -> Tensor:
         if self.enter is None:
@@ -218,9 +213,9 @@ class Seq2Seq(ConditionalMachine[DecoderState]):
         e_BTE = self.input_dropout(e_BTE)
         return e_BTE if self.output_edges else torch.zeros_like(e_BTE)
 
-    def _found(self, y_BTD: Tensor, memory: Any, position_BT: Tensor) -> Tensor:
+    def _attended(self, y_BTD: Tensor, memory: Any, position_BT: Tensor) -> Tensor:
         """Luong: the new output is the query, and is concatenated with the attention output."""
         assert self.attend is not None
         assert self.combine is not None
-        found_BTC = self.attend(y_BTD, memory, position_BT)
-        return torch.tanh(self.combine(torch.cat([found_BTC, y_BTD], dim=-1)))
+        attended_BTC = self.attend(y_BTD, memory, position_BT)
+        return torch.tanh(self.combine(torch.cat([attended_BTC, y_BTD], dim=-1)))

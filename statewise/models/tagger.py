@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Described, onto
-from statewise.encoders import past_end
+from statewise.core import Described, onto, past_end
 from statewise.kernels import wide
 from statewise.layers import Embedding
 from statewise.models.build_reader import build_reader
@@ -154,7 +153,7 @@ class SeparateTags(TagHead):
 
     def tags(self, y_BTC: Tensor, lengths_B: Tensor) -> Tags:
         (logits_BTK,) = wide(self.scores(y_BTC))
-        p_BTK = logits_BTK.softmax(-1).masked_fill(past_end(logits_BTK, lengths_B), 0.0)
+        p_BTK = past_end(logits_BTK.softmax(-1), lengths_B)
         return Tags(p_BTK.argmax(-1), p_BTK)
 
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from statewise.core import Machine, State, check_input, is_known
-from statewise.layers import Dropout, Embedding
+from statewise.core import Machine, State, check_input, is_known, past_end
+from statewise.layers import Dropout, Embedding, make_linear
 from statewise.models.head import TiedHead
 from statewise.models.token_machine import TokenMachine
 from statewise.specs import UserError
@@ -136,11 +136,7 @@ class Terminating(Machine[S], Generic[S]):
     def forward(self, tokens_BT: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
         check_input(tokens_BT, lengths_B)
         y_BTD, after = self.features(tokens_BT, state, lengths_B)
-        outputs_BTV = self.outputs(y_BTD, after)
-        if lengths_B is not None:
-            past_BT = torch.arange(tokens_BT.shape[1], device=lengths_B.device) >= lengths_B[:, None]
-            outputs_BTV = outputs_BTV.masked_fill(past_BT[:, :, None], 0.0)
-        return outputs_BTV, after
+        return past_end(self.outputs(y_BTD, after), lengths_B), after
 
     def step(self, token_B: Tensor, state: S) -> tuple[Tensor, S]:
         outputs_B1V, after = self(token_B[:, None], state)
@@ -248,7 +244,7 @@ class BernoulliStop(_EndsByOutput):
         super().__init__()
         self.body = body
         self.head = make_head(body, body.vocab, generator)
-        self.stop = make_linear(body.width, 1, generator)
+        self.stop = make_linear(body.width, 1, generator=generator)
 
     def outputs(self, y: Tensor, state: State) -> Tensor:
         return torch.cat([self.head(y), self.stop(y)], dim=-1)
@@ -274,19 +270,12 @@ class BernoulliStop(_EndsByOutput):
 def make_head(body: Body, symbols: int, generator: torch.Generator | None) -> nn.Module:
     if body.tie:
         return TiedHead(body.embedding, symbols, body.width, generator)
-    return make_linear(body.width, symbols, generator)
+    return make_linear(body.width, symbols, generator=generator)
 
 
 def first_state(body: Body, batch: int) -> State:
     state: State = body.machine.init_state(batch)
     return state
-
-
-def make_linear(inputs: int, outputs: int, generator: torch.Generator | None) -> nn.Linear:
-    linear = nn.Linear(inputs, outputs)
-    nn.init.xavier_uniform_(linear.weight, generator=generator)
-    nn.init.zeros_(linear.bias)
-    return linear
 
 
 @final
@@ -311,11 +300,7 @@ class EndAsToken(TokenMachine[S]):
     def forward(self, tokens_BT: Tensor, state: S | None = None, lengths_B: Tensor | None = None) -> tuple[Tensor, S]:
         state = self.init_state(tokens_BT.shape[0]) if state is None else state
         outputs_BTV, after = self.model(tokens_BT, state, lengths_B)
-        log_BTV = self._told(self.model.log_chances(outputs_BTV), state)
-        if lengths_B is not None:
-            past_BT = torch.arange(tokens_BT.shape[1], device=lengths_B.device) >= lengths_B[:, None]
-            log_BTV = log_BTV.masked_fill(past_BT[:, :, None], 0.0)
-        return log_BTV, after
+        return past_end(self._told(self.model.log_chances(outputs_BTV), state), lengths_B), after
 
     def step(self, token_B: Tensor, state: S) -> tuple[Tensor, S]:
         outputs_BV, after = self.model.step(token_B, state)

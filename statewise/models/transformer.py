@@ -9,7 +9,7 @@ from typing import NamedTuple, cast, final
 import torch
 from torch import Tensor, nn
 
-from statewise.core import State, one_step, scope, state_type
+from statewise.core import State, one_step, past_end, scope, state_type
 from statewise.layers import Dropout, Embedding
 from statewise.models.add_position import AddPosition
 from statewise.models.cross_block import CrossBlock, CrossState
@@ -83,11 +83,7 @@ class Transformer(ConditionalMachine[TransformerState]):
             with scope(f"layers.{number}"):
                 x_BTD, layer = block(x_BTD, layer, lengths_B)
             after.append(layer)
-        logits_BTV: Tensor = self.head(self.final_norm(x_BTD))
-        if lengths_B is not None:
-            past_BT = torch.arange(e_BTE.shape[1], device=lengths_B.device) >= lengths_B[:, None]
-            logits_BTV = logits_BTV.masked_fill(past_BT[:, :, None], 0.0)
-        return logits_BTV, TransformerState(tuple(after), at)
+        return past_end(self.head(self.final_norm(x_BTD)), lengths_B), TransformerState(tuple(after), at)
 
     def step(self, token_B: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         return one_step(self.forward, token_B, state)

@@ -35,7 +35,7 @@ class GRU(Recurrent, nn.GRU):
         return chosen(GRUWeights(ih_GI, hh_GD, hh_GD, hh_GD), wish=self.kernel, batch=batch)
 
     def _slower(self, input: Given) -> str | None:
-        return why_batched_is_slower(self, input, enough=16)
+        return why_batched_is_slower(self, input)
 
     def _layer(self, weights: LayerWeights, wish: Wish) -> Layer:
         return vector_layer(gru, gru_packed, _for_kernel(weights), wish)

@@ -138,11 +138,12 @@ def is_on_cpu(given: Any) -> bool:
     return isinstance(given, PackedSequence) and given.data.is_cpu
 
 
+_ENOUGH = 16  # time steps
 _MANY_ROWS = 128  # a step's products are then most of its time, and they are the same on both sides
 
 
-def why_batched_is_slower(module: nn.RNNBase, given: Given, *, enough: int) -> str | None:
-    """On a CPU our own backward is worth its calls over `enough` time steps, and without a gradient never.
+def why_batched_is_slower(module: nn.RNNBase, given: Given) -> str | None:
+    """On a CPU our own backward is worth its calls over enough time steps, and without a gradient never.
 
     `benchmarks/nn.py --kernel batched` prints what it gains and loses. The cheap questions come first: of a
     single time step, the whole of torch.nn's op takes little longer than asking.
@@ -156,7 +157,7 @@ def why_batched_is_slower(module: nn.RNNBase, given: Given, *, enough: int) -> s
     if x.dim() == 0:
         return None
     time_axis = 1 if module.batch_first and x.dim() == 3 else 0
-    if (x.shape[time_axis] if packed is None else len(packed.batch_sizes)) < enough:
+    if (x.shape[time_axis] if packed is None else len(packed.batch_sizes)) < _ENOUGH:
         return "on a CPU our backward gains on longer rows alone"
     if packed is None and x.dim() == 3 and x.shape[1 - time_axis] >= _MANY_ROWS:
         return "on a CPU our backward gains nothing on so many rows"

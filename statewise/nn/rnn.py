@@ -29,7 +29,7 @@ class RNN(Recurrent, nn.RNN):
         return chosen(ElmanWeights(ih_DI, hh_DD, hh_DD), wish=self.kernel, batch=batch)
 
     def _slower(self, input: Given) -> str | None:
-        return why_batched_is_slower(self, input, enough=16)
+        return why_batched_is_slower(self, input)
 
     def _layer(self, weights: LayerWeights, wish: Wish) -> Layer:
         return vector_layer(elman, elman_packed, _for_kernel(weights, self.nonlinearity), wish)

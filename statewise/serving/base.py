@@ -22,7 +22,7 @@ from statewise.serving.metrics import Metrics
 from statewise.serving.served import Served, served_runs
 from statewise.serving.store import New, StateStore, is_state_id
 from statewise.specs import ServingSpec, UserError
-from statewise.tasks import LanguageModelRun, Run
+from statewise.tasks import LanguageModelRun, PredictingRun, Run
 
 _SAVED_AT_ONCE = 256  # states of one transaction
 _log = logging.getLogger("statewise.serving")
@@ -46,6 +46,7 @@ class AnyEngine(ABC):
         self._unsaved: SimpleQueue[tuple[Job, New, Event] | None] = SimpleQueue()  # None: no more
         self._writer = threading.Thread(target=self._write_states, name="statewise-states", daemon=True)
         self._stopping = self._draining = False
+        self._calls = 0  # predictions that are asked for and not answered
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -62,6 +63,22 @@ class AnyEngine(ABC):
     @abstractmethod
     async def predict(self, model: str, given: list[Any], *, owner: str) -> list[dict[str, Any]]:
         """The answers of a run of another task: the dictionaries of `predict_rows`."""
+
+    def _predicting(self, model: str) -> PredictingRun:
+        """The run of that name, if it predicts."""
+        served = self.models.get(model)
+        if served is None or not isinstance(served.run, PredictingRun):
+            raise Refused(
+                "not_found", f"no model {model!r} is served that predicts", param="model", code="model_not_found"
+            )
+        return served.run
+
+    def _count_call(self) -> None:
+        """One prediction more; refused if too many wait."""
+        if self._calls >= self.spec.queue + 1:
+            self.metrics.rejected("overloaded")
+            raise Refused("overloaded", "too many requests are waiting; try again later")
+        self._calls += 1
 
     @property
     @abstractmethod

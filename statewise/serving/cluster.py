@@ -23,7 +23,7 @@ from statewise.serving.job import Event, Job, Refused
 from statewise.serving.replica import Came, Order, Replica, nobody
 from statewise.serving.store import New
 from statewise.specs import ServingSpec, UserError, option, optional
-from statewise.tasks import PredictingRun, Run
+from statewise.tasks import Run
 
 _FAILURES = 3  # replicas in a row that do not start, after which the server gives up
 _log = logging.getLogger("statewise.serving")
@@ -68,7 +68,6 @@ class Cluster(AnyEngine):
         self._numbers: dict[int, int] = {}  # by job
         self._next = count()
         self._lock = threading.RLock()
-        self._calls = 0
         self._failed = False
         self._threads = [
             threading.Thread(target=self._listen, args=(place,), name=f"statewise-replica-{place}", daemon=True)
@@ -174,21 +173,13 @@ class Cluster(AnyEngine):
         return text
 
     async def predict(self, model: str, given: list[Any], *, owner: str) -> list[dict[str, Any]]:
-        served = self.models.get(model)
-        if served is None or not isinstance(served.run, PredictingRun):
-            raise Refused(
-                "not_found", f"no model {model!r} is served that predicts", param="model", code="model_not_found"
-            )
-        if self._calls >= self.spec.queue + 1:
-            self.metrics.rejected("overloaded")
-            raise Refused("overloaded", "too many requests are waiting; try again later")
-        self._calls += 1
+        self._predicting(model)
+        self._count_call()
         try:
             for place in sorted(self._actors, key=lambda place: (place + self._calls) % self.spec.replicas):
                 try:
                     call = self._actors[place].predict.remote(model, given, owner)
-                    found: list[dict[str, Any]] = await asyncio.to_thread(self._ray.get, call)
-                    return found
+                    return await asyncio.to_thread(self._ray.get, call)
                 except self._ray.exceptions.RayTaskError as error:
                     cause = error.cause
                     raise cause if isinstance(cause, Refused) else Refused("failed", "the prediction failed") from None

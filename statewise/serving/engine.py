@@ -22,7 +22,7 @@ from statewise.serving.memory import Housekeeping, tidy
 from statewise.serving.scheduler import Scheduler
 from statewise.serving.store import New
 from statewise.specs import ServingSpec, UserError
-from statewise.tasks import LanguageModelRun, PredictingRun, Run
+from statewise.tasks import LanguageModelRun, Run
 
 _HANGS = 60.0  # seconds of one turn after which the engine counts as dead
 _log = logging.getLogger("statewise.serving")
@@ -57,7 +57,6 @@ class Engine(AnyEngine):
         self._outbox: list[tuple[Job, Event]] = []
         self._tokens: list[Tokens] = []
         self._thread = threading.Thread(target=self._run, name="statewise-engine", daemon=True)
-        self._calls = 0  # predictions that are asked for and not answered
         self._turn_began = 0.0  # 0: idle
 
     # ---------------------------------------------------------------- from the event loop
@@ -91,27 +90,19 @@ class Engine(AnyEngine):
 
     async def predict(self, model: str, given: list[Any], *, owner: str) -> list[dict[str, Any]]:
         """The answers of a run of another task: the dictionaries of `predict_rows`."""
-        served = self.models.get(model)
-        if served is None or not isinstance(served.run, PredictingRun):
-            raise Refused(
-                "not_found", f"no model {model!r} is served that predicts", param="model", code="model_not_found"
-            )
+        run, loop = self._predicting(model), asyncio.get_running_loop()
         if self._draining or not self.alive:
             raise Refused("stopping", "the server is shutting down")
         with self._lock:
-            if self._calls >= self.spec.queue + 1:
-                self.metrics.rejected("overloaded")
-                raise Refused("overloaded", "too many requests are waiting; try again later")
-            self._calls += 1
-        run, loop = served.run, asyncio.get_running_loop()
+            self._count_call()
         answer: asyncio.Future[list[dict[str, Any]]] = loop.create_future()
 
         def work() -> None:
             try:
                 if answer.cancelled():
                     return
-                found = run.predict_values(given)
-                loop.call_soon_threadsafe(_settle, answer, found, None)
+                predictions = run.predict_values(given)
+                loop.call_soon_threadsafe(_settle, answer, predictions, None)
             except UserError as error:
                 loop.call_soon_threadsafe(_settle, answer, None, Refused("invalid", str(error), param="input"))
             except Exception as error:
@@ -149,13 +140,13 @@ class Engine(AnyEngine):
         return self._thread.is_alive() and not hangs
 
     def gauges(self) -> dict[str, float]:
-        found = super().gauges() | {
+        gauges = super().gauges() | {
             "requests_running": sum(each.running for each in self._schedulers.values()),
             "requests_waiting": self._unread + sum(each.waiting for each in self._schedulers.values()),
         }
         for name, scheduler in self._schedulers.items():
-            found[f'state_bytes{{model="{name}",family="{self.models[name].family}"}}'] = scheduler.state_bytes
-        return found
+            gauges[f'state_bytes{{model="{name}",family="{self.models[name].family}"}}'] = scheduler.state_bytes
+        return gauges
 
     def _put(self, work: Callable[[], None]) -> None:
         self._inbox.append(work)

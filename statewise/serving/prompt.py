@@ -80,10 +80,10 @@ class PromptReader:
         elif group.scored is None and self.prefixes.most_bytes:
             last = len(group.prompt) - 1
             group.known_as = Prompt(group.prompt, self._owner(job))
-            found = self.prefixes.find(group.known_as, most=last)
-            group.state, group.done, group.split = found.state, found.length, min(found.shared, last)
+            prefix = self.prefixes.find(group.known_as, most=last)
+            group.state, group.done, group.split = prefix.state, prefix.length, min(prefix.shared, last)
             for text in group.texts:
-                text.first = Event(cached=max(0, found.length - 1))
+                text.first = Event(cached=max(0, prefix.length - 1))
 
     def _owner(self, job: Job) -> str:
         """Those with one owner may notice, by how fast a prompt is read, that another has sent it."""

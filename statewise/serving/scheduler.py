@@ -238,15 +238,15 @@ class Scheduler:
             if len(text.ids) < text.job.min_tokens
             for token in (self._end, *text.job.stop_ids)
         ]
-        found = pool.step(forbid=forbid, scored=scored)
+        stepped = pool.step(forbid=forbid, scored=scored)
         now = time.monotonic()
-        broken = set(found.broken)
+        broken = set(stepped.broken)
         over: dict[int, tuple[Finish, str, tuple[Scored, ...]]] = {}  # by row
         plain = Tokens([], [], [])
         for before, count in Counter([text.last for text in texts]).items():
             if before:
                 self._metrics.token_gap(now - before, count)
-        for row, (text, token) in enumerate(zip(texts, found.tokens)):
+        for row, (text, token) in enumerate(zip(texts, stepped.tokens)):
             if row in broken:
                 continue
             job, ids = text.job, text.ids
@@ -255,8 +255,8 @@ class Scheduler:
                 self._metrics.first_token(now - text.arrived)
             text.last = now
             rated: tuple[Scored, ...] = ()
-            if row in found.chosen:
-                rated = (Scored(token, found.chosen[row], tuple(found.top.get(row, ()))),)
+            if row in stepped.chosen:
+                rated = (Scored(token, stepped.chosen[row], tuple(stepped.top.get(row, ()))),)
             if (token == self._end and not job.ignore_end) or token in job.stop_ids:
                 over[row] = "stop", text.stream.finish(), rated
                 continue
@@ -284,7 +284,7 @@ class Scheduler:
                 self._finish(self._of[id(text.job)][0], text, *over[row], state)
         if gone:
             self._leave(pool, texts, gone)
-        self._metrics.observe_step(time.perf_counter() - begun, len(found.tokens))
+        self._metrics.observe_step(time.perf_counter() - begun, len(stepped.tokens))
 
     def _leave(self, pool: Pool, texts: list[Text], gone: Collection[int]) -> None:
         for into, last in pool.leave(gone):

@@ -95,8 +95,8 @@ class StateStore:
             # (Whoever reads does not wait for the disk that a writer waits for.)
             self._db, self._reader = (_connected(str(path), most_bytes) for _ in range(2))
             self._reading = threading.RLock()
-        (found,) = self._ask("SELECT count(*), coalesce(sum(bytes), 0) FROM states")
-        self._count, self.held_bytes = int(found[0]), int(found[1])
+        (totals,) = self._ask("SELECT count(*), coalesce(sum(bytes), 0) FROM states")
+        self._count, self.held_bytes = int(totals[0]), int(totals[1])
 
     def __len__(self) -> int:
         return self._count
@@ -141,10 +141,10 @@ class StateStore:
     def get(self, name: str, owner: str) -> Saved:
         key = _key(name, owner)
         asked = "SELECT model, tokens, content, sha256 FROM states JOIN contents USING (number) WHERE key = ?"
-        found = self._ask(asked, key)
-        if not found:
+        rows = self._ask(asked, key)
+        if not rows:
             raise _missing(name)
-        model, tokens, content, digest = found[0]
+        model, tokens, content, digest = rows[0]
         if hashlib.sha256(content).digest() != digest:
             self.delete(name, owner)
             raise Refused("not_found", f"the saved state {name!r} is damaged", param="state")
@@ -157,19 +157,19 @@ class StateStore:
         return Saved(model, tokens, content)
 
     def describe(self, name: str, owner: str) -> dict[str, Any]:
-        found = self._ask(f"SELECT {_ABOUT} FROM states WHERE key = ?", _key(name, owner))
-        if not found:
+        rows = self._ask(f"SELECT {_ABOUT} FROM states WHERE key = ?", _key(name, owner))
+        if not rows:
             raise _missing(name)
-        return _described(*found[0])
+        return _described(*rows[0])
 
     def list(self, owner: str, *, limit: int = -1, after: str | None = None) -> list[dict[str, Any]]:
         """The least recently used first; those after an id, if one is given."""
         begin = 0
         if after is not None:
-            found = self._ask("SELECT used FROM states WHERE key = ?", _key(after, owner))
-            if not found:
+            rows = self._ask("SELECT used FROM states WHERE key = ?", _key(after, owner))
+            if not rows:
                 raise _missing(after)
-            begin = found[0][0]
+            begin = rows[0][0]
         asked = f"SELECT {_ABOUT} FROM states WHERE owner = ? AND used > ? ORDER BY used LIMIT ?"
         return [_described(*row) for row in self._ask(asked, owner, begin, limit)]
 

@@ -82,6 +82,7 @@ from statewise.specs.recipe import load_recipe as load_recipe
 from statewise.specs.recipe import published_names as published_names
 from statewise.specs.recipe import recipe_folder as recipe_folder
 from statewise.specs.recipe import recipe_names as recipe_names
+from statewise.specs.recipe import shipped_folder as shipped_folder
 from statewise.specs.reproduction import Goal as Goal
 from statewise.specs.reproduction import PublishedFigure as PublishedFigure
 from statewise.specs.reproduction import ReproductionSpec as ReproductionSpec

@@ -62,7 +62,7 @@ def settings_of(spec: BaseModel, inside: str = "", kinds: tuple[str, ...] = ()) 
     """Every setting of a run, in the order of its tables, with the value it has there.
 
     >>> from statewise.specs import load_recipe, make_spec
-    >>> next(one for one in settings_of(make_spec(load_recipe("lstm"))) if one.path == "model.depth").description
+    >>> next(row for row in settings_of(make_spec(load_recipe("lstm"))) if row.path == "model.depth").description
     'layers'
     """
     for name, field in type(spec).model_fields.items():
@@ -97,7 +97,7 @@ def meant(name: str, settings: Iterable[Setting]) -> tuple[float, list[Setting]]
         if exact:
             return 1.0, exact
     near = {setting.name: likeness(word, setting.name) for setting in listed}
-    best = max(near, key=lambda one: near[one], default="")
+    best = max(near, key=near.__getitem__, default="")
     return near.get(best, 0.0), [setting for setting in listed if setting.name == best]
 
 

@@ -83,11 +83,11 @@ def snake(name: str) -> str:
 
 def mixers_of(spec: Spec) -> tuple[OwnMixer, ...]:
     """The user's classes in a spec, needed to parse a changed copy of it."""
-    found = [spec.own] if isinstance(spec, CustomSpec) else []
+    mixers = [spec.own] if isinstance(spec, CustomSpec) else []
     for name in type(spec).model_fields:
         if isinstance(inner := getattr(spec, name), Spec):
-            found += mixers_of(inner)
-    return tuple(found)
+            mixers += mixers_of(inner)
+    return tuple(mixers)
 
 
 def custom_tables(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -95,11 +95,11 @@ def custom_tables(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     inside = table.get("model")
     waiting = [inside] if isinstance(inside, dict) else []
     while waiting:
-        one = waiting.pop()
-        if one.get("kind") == KIND:
-            yield one
+        inner = waiting.pop()
+        if inner.get("kind") == KIND:
+            yield inner
         else:
-            waiting += [value for value in one.values() if isinstance(value, dict)]
+            waiting += [value for value in inner.values() if isinstance(value, dict)]
 
 
 def name_classes(table: Mapping[str, Any], mixers: Sequence[OwnMixer], *, source: str) -> dict[str, OwnMixer]:

@@ -8,18 +8,20 @@ from statewise.specs.base import Spec
 from statewise.specs.stacked import StackedSpec
 
 
-class ElmanSpec(StackedSpec):
+class VectorSpec(StackedSpec):
+    """Mixers whose state is vectors."""
+
     vector_state: ClassVar[bool] = True
 
+
+class ElmanSpec(VectorSpec):
     kind: Literal["elman"] = "elman"
     activation: Literal["tanh", "relu"] = Field("tanh", description="of the recurrent units")
     weight_drop: float = Field(0.0, ge=0, lt=1, description="dropout on the recurrent matrix")
     zoneout: float = Field(0.0, ge=0, lt=1, description="share of units that keep their last value")
 
 
-class LSTMSpec(StackedSpec):
-    vector_state: ClassVar[bool] = True
-
+class LSTMSpec(VectorSpec):
     kind: Literal["lstm"] = "lstm"
     peephole: bool = Field(False, description="gates see the cell (Gers and Schmidhuber 2000)")
     projection: int | None = Field(None, ge=1, description="width of a projected output (Sak et al. 2014)")
@@ -41,9 +43,7 @@ class LSTMSpec(StackedSpec):
         return self.projection or self.width
 
 
-class GRUSpec(StackedSpec):
-    vector_state: ClassVar[bool] = True
-
+class GRUSpec(VectorSpec):
     kind: Literal["gru"] = "gru"
     reset: Literal["after", "before"] = Field(
         "after", description="reset gate after the recurrent product (cuDNN) or before it (Cho et al. 2014)"
@@ -52,9 +52,7 @@ class GRUSpec(StackedSpec):
     zoneout: float = Field(0.0, ge=0, lt=1, description="share of units that keep their last value")
 
 
-class LeakySpec(StackedSpec):
-    vector_state: ClassVar[bool] = True
-
+class LeakySpec(VectorSpec):
     kind: Literal["leaky"] = "leaky"
     leak: Literal["learned", "fixed"] = Field("learned", description="is α, the share that stays, trained?")
     alpha: float | None = Field(
@@ -69,9 +67,7 @@ class LeakySpec(StackedSpec):
         return self
 
 
-class ReservoirSpec(StackedSpec):
-    vector_state: ClassVar[bool] = True
-
+class ReservoirSpec(VectorSpec):
     kind: Literal["reservoir"] = "reservoir"
     radius: float = Field(0.9, gt=0, description="spectral radius of the fixed recurrent matrix")
     density: float = Field(0.2, gt=0, le=1, description="share of that matrix's entries that are not 0")
@@ -82,9 +78,7 @@ class ReservoirSpec(StackedSpec):
     )
 
 
-class DeepRNNSpec(StackedSpec):
-    vector_state: ClassVar[bool] = True
-
+class DeepRNNSpec(VectorSpec):
     kind: Literal["deep_rnn"] = "deep_rnn"
     input_depth: int = Field(2, ge=1, description="layers from the input to the state")
     transition_depth: int = Field(2, ge=1, description="layers from one state to the next")
@@ -93,9 +87,7 @@ class DeepRNNSpec(StackedSpec):
     activation: Literal["tanh", "relu"] = Field("tanh", description="of the recurrent units")
 
 
-class JordanSpec(StackedSpec):
-    vector_state: ClassVar[bool] = True
-
+class JordanSpec(VectorSpec):
     kind: Literal["jordan"] = "jordan"
     feedback: Literal["truth", "output"] = Field(
         "truth",
@@ -124,9 +116,7 @@ class WindowSpec(StackedSpec):
         return self.depth * (self.order - 1) + 1
 
 
-class LatentSpec(StackedSpec):
-    vector_state: ClassVar[bool] = True
-
+class LatentSpec(VectorSpec):
     kind: Literal["latent"] = "latent"
     transition: Literal["elman", "mlp", "gated"] = Field("mlp", description="which g: h' = g(h, x)")
     hidden: int | None = Field(None, ge=1, description="hidden width of the `mlp` transition; default: `width`")

@@ -152,7 +152,7 @@ def _forget_other_kinds(table: dict[str, Any], names: Sequence[str], kind: Any) 
     for name in names:
         inner = inner.get(name, {}) if isinstance(inner, dict) else {}
         fields = [model.model_fields[name] for model in models if name in model.model_fields]
-        models = [found for field in fields for found in _models_in(field.annotation)]
+        models = [model for field in fields for model in _models_in(field.annotation)]
         usual = getattr(fields[0].default, "kind", None) if fields else None
     if not isinstance(inner, dict):
         return
@@ -219,17 +219,17 @@ def _shown(value: Any) -> str:
 
 def _spec_of(task: Any) -> type[RunSpec]:
     """The class of a task's specs; a task nobody knows is refused elsewhere."""
-    found: list[type[RunSpec]] = list(get_args(AnyRunSpec))
-    return next((spec for spec in found if spec.model_fields["task"].default == task), LanguageModelSpec)
+    specs: list[type[RunSpec]] = list(get_args(AnyRunSpec))
+    return next((spec for spec in specs if spec.model_fields["task"].default == task), LanguageModelSpec)
 
 
 def _tags(model: type[BaseModel]) -> set[str]:
     """Every `kind` that can stand anywhere inside."""
-    found = {model.model_fields["kind"].default} if "kind" in model.model_fields else set()
+    kinds = {model.model_fields["kind"].default} if "kind" in model.model_fields else set()
     for field in model.model_fields.values():
         for inner in _models_in(field.annotation):
-            found |= _tags(inner)
-    return found
+            kinds |= _tags(inner)
+    return kinds
 
 
 def _keys_beside(spec: type[RunSpec], location: tuple[str, ...]) -> list[str]:

@@ -10,13 +10,16 @@ from statewise.specs.model import KINDS
 from statewise.specs.reproduction import ReproductionSpec
 from statewise.specs.toml import read_toml
 
-_PACKAGE = Path(__file__).parents[1]
+
+def shipped_folder(name: str, in_checkout: str = "") -> Path:
+    """A folder that comes with the package: inside it where it is installed, next to it in a checkout."""
+    package = Path(__file__).parents[1]
+    installed = package / name
+    return installed if installed.is_dir() else package.parent / (in_checkout or name)
 
 
 def recipe_folder() -> Path:
-    """The shipped recipes: inside an installed package, beside it in a checkout."""
-    installed = _PACKAGE / "recipes"
-    return installed if installed.is_dir() else _PACKAGE.parent / "recipes"
+    return shipped_folder("recipes")
 
 
 def recipe_names() -> list[str]:

@@ -108,6 +108,6 @@ class ReproductionSpec(Spec):
             return "not reproduced"
         return "not comparable: other part of the data" if self.published.measured else "reproduced"
 
-    def reaches(self, found: float, wanted: float) -> bool:
+    def reaches(self, value: float, wanted: float) -> bool:
         """Whether one is at least as good as the other."""
-        return found >= wanted if self.better == "higher" else found <= wanted
+        return value >= wanted if self.better == "higher" else value <= wanted

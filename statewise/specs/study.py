@@ -84,15 +84,15 @@ def by_path(value: Any) -> Any:
     """`train.lr` may be written as one key or as a table in a table; TOML and --set make the second of it."""
     if not isinstance(value, Mapping):
         return value
-    found: dict[Any, Any] = {}
+    flat: dict[Any, Any] = {}
     for name, inner in value.items():
         inside = by_path(inner)
-        found |= (
+        flat |= (
             {f"{name}.{path}": value for path, value in inside.items()}
             if isinstance(inside, Mapping)
             else {name: inner}
         )
-    return found
+    return flat
 
 
 class SearchSpec(Spec):

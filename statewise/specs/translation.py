@@ -84,9 +84,9 @@ class PairDataSpec(Spec):
 
     @model_validator(mode="after")
     def _two_sides(self) -> Self:
-        for one, other in (("train", "target"), ("validation", "validation_target")):
-            if getattr(self, other) and not getattr(self, one):
-                raise ValueError(f"{other} is set, but {one} is not; name the sources too")
+        for source, target in (("train", "target"), ("validation", "validation_target")):
+            if getattr(self, target) and not getattr(self, source):
+                raise ValueError(f"{target} is set, but {source} is not; name the sources too")
         if self.target and self.validation and not self.validation_target:
             raise ValueError("train has a target beside it, validation has none; set validation_target")
         if self.target and self.format != "auto":

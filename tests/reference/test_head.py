@@ -1,6 +1,7 @@
 """Heads against torch.distributions and scipy.stats, in float64."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,18 +12,10 @@ from torch import Tensor
 
 from statewise.kernels import student_t
 from statewise.models.head import BernoulliHead, CategoricalHead, RealHead
-from statewise.models.real_head import (
-    Gaussian,
-    GaussianHead,
-    PointHead,
-    QuantileHead,
-    Student,
-    StudentHead,
-    make_real_head,
-)
+from statewise.models.real_head import Gaussian, GaussianHead, PointHead, QuantileHead, Student, StudentHead
 from statewise.specs import UserError
 
-KINDS = ("point", "gaussian", "student", "quantile")
+KINDS = (PointHead, GaussianHead, StudentHead, QuantileHead)
 LEVELS = (1e-6, 0.01, 0.3, 0.5, 0.8, 0.999)
 
 
@@ -187,9 +180,9 @@ def test_draws_of_bits_and_tokens_have_their_shares() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1e4, 1e8])
-def test_gradients_stay_finite_at_extremes(kind: str, size: float) -> None:
+def test_gradients_stay_finite_at_extremes(kind: Callable[..., RealHead[Any]], size: float) -> None:
     """In float32, with features and targets far from anything seen."""
-    head: RealHead[Any] = make_real_head(kind, width=4, channels=2, generator=generator())
+    head = kind(4, 2, generator=generator())
     for sign, aim in [(1, 1), (1, -1), (-1, 1), (-1, -1)]:
         y = torch.full((3, 4), sign * min(size, 1e4), requires_grad=True)
         target = torch.full((3, 2), aim * size)
@@ -200,12 +193,12 @@ def test_gradients_stay_finite_at_extremes(kind: str, size: float) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_shapes_and_channels_of_their_own(kind: str) -> None:
-    head: RealHead[Any] = make_real_head(kind, width=4, channels=3, generator=generator())
+def test_shapes_and_channels_of_their_own(kind: Callable[..., RealHead[Any]]) -> None:
+    head = kind(4, 3, generator=generator())
     params = head(torch.randn(2, 5, 4, generator=generator()))
     assert head.nats(params, torch.zeros(2, 5, 3)).shape == (2, 5, 3)
     assert head.mean(params).shape == head.sample(params, generator()).shape == (2, 5, 3)
-    if kind != "point":
+    if kind is not PointHead:
         low, high = head.interval(params, 0.8)
         assert low.shape == (2, 5, 3)
         assert (low < high).all()

@@ -31,7 +31,6 @@ from statewise.models import (
     tree_path,
     tree_path_length,
 )
-from statewise.models.lineage import ancestor
 from statewise.specs import LSTMSpec, ModelSpec, TransformerSpec, WindowSpec
 
 VOCAB = 11
@@ -45,6 +44,7 @@ AROUND: tuple[ModelSpec, ...] = (
     LSTMSpec(width=12, depth=2, mlp="swiglu", norm="layer", residual=True),
     TransformerSpec(width=12, depth=3, heads=2, tie=True, position="learned", context=64, mlp="none"),
 )
+ANCESTORS = {row.name: row for row in LINEAGE}
 SPECS = [*(spec for row in LINEAGE for spec in (row.spec.small(), *row.variants)), *AROUND]
 
 
@@ -143,7 +143,7 @@ def test_the_page_prints_what_is_measured(kind: str) -> None:
     flops, parameters, state = formulas()[kind]
     for width, inputs, c in ((64, 64, 0), (96, 32, 100), (32, 160, 7)):
         inputs = width if kind == "basic_attention" else inputs
-        spec: Any = ancestor(kind).spec.model_copy(update={"width": width})
+        spec: Any = ANCESTORS[kind].spec.model_copy(update={"width": width})
         options = {key: value for key, value in spec.model_dump().items() if isinstance(value, int)}
         symbols = {**options, "d": width, "i": inputs, "c": c}
         cost = cost_of(partial(build_mixer, spec, input_width=inputs), context=c)
@@ -174,11 +174,11 @@ class Squashed(Mixer[tuple[()]]):
 def test_row_d2_training_memory_is_what_the_backward_pass_needs() -> None:
     for tokens in (1, 100, 5000):
         assert training_bytes(Squashed(), tokens) == 2 * 4 * 8 * tokens
-    assert training_bytes(build_sample(ancestor("markov").spec, vocab=VOCAB), 100) == 0
+    assert training_bytes(build_sample(ANCESTORS["markov"].spec, vocab=VOCAB), 100) == 0
 
 
 def small_model(kind: str) -> Any:
-    return build(ancestor(kind).spec.small(), vocab=VOCAB)
+    return build(ANCESTORS[kind].spec.small(), vocab=VOCAB)
 
 
 GRADIENT = [row.name for row in LINEAGE if row.spec.learns == "gradient"]
@@ -203,7 +203,7 @@ def test_row_d2_written_out_attention_trains_in_quadratic_memory_and_fused_in_li
         written = [training_bytes(model, tokens) for tokens in (256, 512, 65_536)]
     assert fused[1] == 2 * fused[0]
     assert fused[2] == 256 * fused[0]
-    heads, depth = ancestor("transformer").spec.small().num_heads, 2
+    heads, depth = ANCESTORS["transformer"].spec.small().num_heads, 2
     scores = 4 * heads * depth * 65_536**2
     assert scores < written[2] < 3 * scores
 
@@ -245,5 +245,5 @@ def test_row_d2_the_page_prints_the_paths() -> None:
 def test_row_d2_the_page_prints_the_training_memory(kind: str) -> None:
     """Of PyTorch's LSTM it depends on the processor, by little."""
     (printed,) = re.findall(rf"^\| {kind} \|.* \| ([\d,]+) \| \S+ \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    found = training_bytes(build(ancestor(kind).spec, vocab=65), 4096)
+    found = training_bytes(build(ANCESTORS[kind].spec, vocab=65), 4096)
     assert abs(found / int(printed.replace(",", "")) - 1) < (0.1 if kind == "lstm" else 1e-12)

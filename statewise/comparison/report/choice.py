@@ -36,9 +36,9 @@ class _Cost(NamedTuple):
         value = self.mean(entry)
         return NONE if value is None else self.form(value)
 
-    def clearly_less(self, one: str, other: str) -> bool:
+    def clearly_less(self, name: str, other: str) -> bool:
         """With every seed, not only in the mean: times also measure what else the machine did."""
-        here, there = self.each(one), self.each(other)
+        here, there = self.each(name), self.each(other)
         if self.speed:
             return _LESS * min(here) > max(there)
         return max(here) < _LESS * min(there)

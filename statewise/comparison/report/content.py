@@ -156,7 +156,7 @@ def _part_content(study: _Study, figures: Sequence[Figure]) -> PartContent:
         prompt=next((run.prompt for run in final if run.prompt), "") if samples else "",
         answers=tuple(asked),
         answered=answered(asked),
-        readings=tuple(sorted(read, key=lambda one: one.total)),
+        readings=tuple(sorted(read, key=lambda reading: reading.total)),
         disagreements=tuple(apart),
         disagreement=_disagreement(apart),
         missing_text=tuple(unread) if read else (),
@@ -223,8 +223,8 @@ def as_dict(content: Content) -> dict[str, Any]:
 
 
 def _part_dict(part: PartContent) -> dict[str, Any]:
-    def table(one: Table | None) -> dict[str, Any] | None:
-        return None if one is None else one.as_dict()
+    def table(given: Table | None) -> dict[str, Any] | None:
+        return None if given is None else given.as_dict()
 
     settings = part.settings
     changed = {

@@ -186,7 +186,7 @@ def against_model_bytes(results: Results, ranking: Ranking) -> Figure:
 def tradeoffs(results: Results, ranking: Ranking) -> list[Figure]:
     """Scores against parameters, model bytes and state, each only where the entries differ in it."""
     context = results.stated_context()
-    found = [
+    figures = [
         _against(
             results,
             ranking,
@@ -206,7 +206,7 @@ def tradeoffs(results: Results, ranking: Ranking) -> list[Figure]:
             of=lambda name: results.mean(name, lambda run: float(run.parameters)) or None,
         ),
     ]
-    return [figure for figure in found if differ([series.x[0] for series in figure.series])]
+    return [figure for figure in figures if differ([series.x[0] for series in figure.series])]
 
 
 def _against(
@@ -305,7 +305,7 @@ def throughput(results: Results) -> Figure:
 
 def contexts(results: Results) -> list[Figure]:
     """State, time per token and memory of training by the length of the context, where they were measured."""
-    found = [
+    figures = [
         _by_context(
             results,
             name="state-by-context",
@@ -334,7 +334,7 @@ def contexts(results: Results) -> list[Figure]:
             reading="Lines of slope 1: twice the context, twice the memory.",
         ),
     ]
-    return [figure for figure in found if any(len(series.x) > 1 for series in figure.series) and _varies(figure)]
+    return [figure for figure in figures if any(len(series.x) > 1 for series in figure.series) and _varies(figure)]
 
 
 def _varies(figure: Figure) -> bool:

@@ -54,13 +54,13 @@ def _curves(
 ) -> Figure:
     series, missing, bare = [], [], []
     for entry in results.done:
-        one = _mean_curve([drawn.of(run) for run in results.final[entry]], entry, place)
-        if not one.x:
+        curve = _mean_curve([drawn.of(run) for run in results.final[entry]], entry, place)
+        if not curve.x:
             bare.append(entry)
-        elif name != "steps" and not any(value > 0 for value in one.x):
+        elif name != "steps" and not any(value > 0 for value in curve.x):
             missing.append(f"{named(entry)} has no {label.partition(' (')[0]}.")
         else:
-            series.append(one)
+            series.append(curve)
     if bare:
         missing.append(f"No learning curve: {listed(few(bare))}.")
     spread = [value for curve in series for value in curve.x if value > 0]

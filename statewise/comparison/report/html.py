@@ -243,13 +243,13 @@ def _answers(part: PartContent) -> str:
         return ""
     heads = [(title, "text") for title in ("input", "truth", *part.answers[0].answers)]
     rows = []
-    for one in part.answers:
+    for question in part.answers:
         cells = "".join(
-            f'<td class="text wrap">{"<mark>" if name in one.right else ""}{escape(answer) or "–"}'
-            f"{'</mark>' if name in one.right else ''}</td>"
-            for name, answer in one.answers.items()
+            f'<td class="text wrap">{"<mark>" if name in question.right else ""}{escape(answer) or "–"}'
+            f"{'</mark>' if name in question.right else ''}</td>"
+            for name, answer in question.answers.items()
         )
-        known = "".join(f'<td class="text wrap">{escape(text)}</td>' for text in (one.given, one.truth))
+        known = "".join(f'<td class="text wrap">{escape(text)}</td>' for text in (question.given, question.truth))
         rows.append(f"<tr>{known}{cells}</tr>")
     return f"<h3 class='table'>Answers</h3><p>{escape(part.answered)}</p>{_table('answers', heads, rows)}"
 

@@ -51,8 +51,8 @@ class Group(NamedTuple):
 
 def kinds(entries: Sequence[Entry], names: Iterable[str]) -> dict[str, str]:
     """The model kind of each entry; of one without a spec, its name where that is a kind."""
-    found = {name: name for name in names if name in _ROWS}
-    return found | {entry.name: entry.spec.model.kind for entry in entries}
+    named = {name: name for name in names if name in _ROWS}
+    return named | {entry.name: entry.spec.model.kind for entry in entries}
 
 
 def form_of(kind: str | None) -> str:
@@ -61,13 +61,13 @@ def form_of(kind: str | None) -> str:
 
 def models(kinds: Mapping[str, str]) -> list[Model]:
     """In order of years."""
-    found = []
+    listed = []
     for row in LINEAGE:
         entries = tuple(name for name, kind in kinds.items() if kind == row.name)
         if entries:
             told = (form_of(row.name), row.state, row.fixed, row.cost, row.paper, link(row.paper))
-            found.append(Model(row.year, row.name, entries, *told, page=f"docs/models/{row.name}.md"))
-    return sorted(found, key=lambda model: model.year)
+            listed.append(Model(row.year, row.name, entries, *told, page=f"docs/models/{row.name}.md"))
+    return sorted(listed, key=lambda model: model.year)
 
 
 def link(paper: str) -> str:

@@ -2,6 +2,7 @@
 
 from statewise.comparison.report.content import Content, PartContent
 from statewise.display import plain
+from statewise.figures import Table
 from statewise.figures import markdown as md
 
 
@@ -9,8 +10,8 @@ def markdown(content: Content) -> str:
     several = len(content.parts) > 1
     parts = [f"# {md.escaped(content.title)}", md.escaped(content.question), *map(md.escaped, content.verdict)]
     parts += md.missing(content.missing)
-    for one in content.lead:
-        parts += md.figure(one)
+    for figure in content.lead:
+        parts += md.figure(figure)
     if len(content.models) > 1:
         parts += ["## The models, in order of years", *_models(content)]
     for part in content.parts:
@@ -19,8 +20,8 @@ def markdown(content: Content) -> str:
         parts += _samples(part)
     if content.more:
         parts.append("## More")
-    for one in content.more:
-        parts += md.figure(one)
+    for figure in content.more:
+        parts += md.figure(figure)
     for part in content.parts:
         parts += [*_readings(part), *_disagreements(part), *_answers(part)]
     parts.append("## Settings and search")
@@ -104,18 +105,17 @@ def _disagreements(part: PartContent) -> list[str]:
 def _answers(part: PartContent) -> list[str]:
     if not part.answers:
         return []
-    entries = list(part.answers[0].answers)
-    lines = [["input", "truth", *entries], [":--"] * (2 + len(entries))]
-    lines += [
+    heads = ["input", "truth", *part.answers[0].answers]
+    rows = [
         [
-            answer.given,
-            answer.truth,
-            *(f"✓ {said}" if name in answer.right else said for name, said in answer.answers.items()),
+            asked.given,
+            asked.truth,
+            *(f"✓ {said}" if name in asked.right else said for name, said in asked.answers.items()),
         ]
-        for answer in part.answers
+        for asked in part.answers
     ]
-    shown = [line if number == 1 else [md.escaped(cell) for cell in line] for number, line in enumerate(lines)]
-    return ["### Answers", md.escaped(part.answered), "\n".join(f"| {' | '.join(line)} |" for line in shown)]
+    table = md.table(Table.of_texts(heads, rows, words=len(heads)))
+    return ["### Answers", md.escaped(part.answered), table]
 
 
 def _settings(part: PartContent, *, several: bool) -> list[str]:
@@ -123,4 +123,4 @@ def _settings(part: PartContent, *, several: bool) -> list[str]:
     if part.settings is not None:
         parts += [md.escaped(part.settings.shared), md.table(part.settings.table) if part.settings.table else ""]
     parts.append(md.escaped(part.searched))
-    return [*parts, *(md.table(found) for found in (part.record, part.search) if found is not None)]
+    return [*parts, *(md.table(table) for table in (part.record, part.search) if table is not None)]

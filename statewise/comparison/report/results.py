@@ -172,7 +172,7 @@ def pareto(costs_and_scores: Mapping[str, tuple[float, float]], better: Better) 
 def sort(
     study: StudySpec,
     entries: Sequence[Entry],
-    found: Sequence[Found],
+    measured: Sequence[Found],
     failures: Sequence[Failure],
     *,
     part: str = "",
@@ -180,11 +180,11 @@ def sort(
 ) -> Results:
     """A result whose metric is absent or not finite counts as a failure, and is listed as one."""
     names = [entry.name for entry in entries] or [entry.name for entry in study.entry]
-    order = list(dict.fromkeys([*names, *(run.entry for run in found)]))
-    known = [run for run in found if math.isfinite(run.figures.get(study.metric, math.nan))]
+    order = list(dict.fromkeys([*names, *(run.entry for run in measured)]))
+    known = [run for run in measured if math.isfinite(run.figures.get(study.metric, math.nan))]
     without = [
         Failure(run.key, run.entry, run.seed, run.phase, f"no finite {study.metric!r}", True)
-        for run in found
+        for run in measured
         if run not in known
     ]
     final = {

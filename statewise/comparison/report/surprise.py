@@ -75,21 +75,21 @@ def written(results: Results, ranking: Ranking) -> tuple[list[Written], str]:
     readable = [name for name in sampled if means[name] <= READABLE * bound]
     first_of_kind = {results.kinds.get(name, name): name for name in reversed(readable)}
     shown = [name for name in readable if name in first_of_kind.values()][:SAMPLES]
-    found = []
+    samples = []
     for entry in shown:
         run = next(run for run in results.final[entry] if run.sample)
         pieces = tuple((piece, nats / math.log(2)) for piece, nats in run.sample or ())
-        found.append(Written(entry, run.seed, pieces))
+        samples.append(Written(entry, run.seed, pieces))
     rule = f"{plain(READABLE * bound)} bits per byte, half of what token frequencies need"
-    if not found:
+    if not samples:
         return [], f"No samples: no model reaches {rule}, and worse models do not generate readable text."
-    left = len(sampled) - len(found)
-    return found, f"Shown: the best model of each kind below {rule}; {left} others are left out." if left else ""
+    left = len(sampled) - len(samples)
+    return samples, f"Shown: the best model of each kind below {rule}; {left} others are left out." if left else ""
 
 
 def readings(results: Results) -> tuple[list[Surprised], list[str]]:
     """The bits of each entry on the held-out text, and a note on entries that have none or read another text."""
-    found, missing, texts = [], [], {}
+    read, missing, texts = [], [], {}
     for entry in results.done:
         runs = [run.surprise for run in results.final[entry] if run.surprise]
         if not runs:
@@ -98,13 +98,13 @@ def readings(results: Results) -> tuple[list[Surprised], list[str]]:
         same = [run for run in runs if text_of(run) == text_of(runs[0])]
         pieces = _merged(same)
         texts[entry] = text_of(runs[0])
-        found.append(Surprised(entry, tuple(pieces), sum(bits for _, bits in pieces)))
-    if found:
+        read.append(Surprised(entry, tuple(pieces), sum(bits for _, bits in pieces)))
+    if read:
         shared = max(texts.values(), key=list(texts.values()).count)
-        other = [reading.entry for reading in found if texts[reading.entry] != shared]
+        other = [reading.entry for reading in read if texts[reading.entry] != shared]
         missing += [f"{entry} read another text, so it is not compared." for entry in other]
-        found = [reading for reading in found if reading.entry not in other]
-    return found, missing
+        read = [reading for reading in read if reading.entry not in other]
+    return read, missing
 
 
 def disagreements(read: Sequence[Surprised]) -> list[Disagreement]:
@@ -115,13 +115,13 @@ def disagreements(read: Sequence[Surprised]) -> list[Disagreement]:
     text = text_of(read[0].pieces)
     spans = list(zip([0, *ends[:-1]], ends))
     bits = {reading.entry: between(reading.pieces, ends) for reading in read}
-    found = []
+    differences = []
     for at, (start, end) in enumerate(spans):
         here = {entry: values[at] for entry, values in bits.items()}
         low, high = min(here, key=here.__getitem__), max(here, key=here.__getitem__)
         before, after = text[max(start - _BEFORE, 0) : start], text[end : end + _AFTER]
-        found.append(Disagreement(before, text[start:end], after, here, low, high, here[high] - here[low]))
-    return sorted(found, key=lambda one: -one.gap)[:MOST]
+        differences.append(Disagreement(before, text[start:end], after, here, low, high, here[high] - here[low]))
+    return sorted(differences, key=lambda difference: -difference.gap)[:MOST]
 
 
 def _merged(runs: Sequence[Pieces]) -> list[tuple[str, float]]:

@@ -183,35 +183,19 @@ def search_table(results: Results) -> Table | None:
 
 def trial_table(results: Results) -> Table:
     """Every final trial, so that each number can be traced to a folder."""
-    columns = (
-        Column("entry", "model", text=True),
-        Column("seed", "seed"),
-        Column("figure", results.metric),
-        Column("settings", "settings", text=True),
-        Column("steps", "steps"),
-        Column("tokens", "tokens"),
-        Column("seconds", "training time"),
-        Column("key", "trial", text=True),
-        Column("weights", "weights", "SHA-256", text=True),
+    hash_ = Column("weights", "weights", "SHA-256", text=True)
+    return table_of(
+        [run for name in results.done for run in results.final[name]],
+        (Column("entry", "model", text=True), lambda run: run.entry, None),
+        (Column("seed", "seed"), lambda run: run.seed, str),
+        (Column("figure", results.metric), lambda run: run.figures[results.study.metric], plain),
+        (Column("settings", "settings", text=True), lambda run: settings_text(run.settings), None),
+        (Column("steps", "steps"), lambda run: run.steps, whole),
+        (Column("tokens", "tokens"), lambda run: run.tokens, whole),
+        (Column("seconds", "training time"), lambda run: run.seconds, duration),
+        (Column("key", "trial", text=True), lambda run: run.key, None),
+        (hash_, lambda run: Cell(run.weights_sha256, run.weights_sha256[:16]), None),
     )
-    rows = []
-    for name in results.done:
-        for run in results.final[name]:
-            figure = run.figures[results.study.metric]
-            rows.append(
-                (
-                    words(name),
-                    Cell(run.seed, str(run.seed)),
-                    Cell(figure, plain(figure)),
-                    words(settings_text(run.settings)),
-                    Cell(run.steps, whole(run.steps)),
-                    Cell(run.tokens, whole(run.tokens)),
-                    Cell(run.seconds, duration(run.seconds)),
-                    words(run.key),
-                    Cell(run.weights_sha256, run.weights_sha256[:16]),
-                )
-            )
-    return Table(columns, tuple(rows))
 
 
 def failure_table(results: Results) -> Table | None:
@@ -273,7 +257,7 @@ def off(results: Results, solved: Mapping[str, Entry], name: str, kind: HeldKind
     held = next((budget for budget in solved[name].held if budget.kind == kind), None) if name in solved else None
     if held is None:
         return None
-    used = results.mean(name, lambda one: _used(one, kind)) if name in results.final else None
+    used = results.mean(name, lambda run: _used(run, kind)) if name in results.final else None
     return held.error if used is None else used / held.wanted - 1
 
 
@@ -296,7 +280,7 @@ def held_equal(results: Results, entries: Sequence[Entry]) -> str:
     for kind, amount in results.study.budget.held():
         amounts = {held.wanted for entry in entries for held in entry.held if held.kind == kind}
         amounts = amounts or ({amount} if amount is not None else set())
-        errors = [abs(found) for name in solved if (found := off(results, solved, name, kind)) is not None]
+        errors = [abs(error) for name in solved if (error := off(results, solved, name, kind)) is not None]
         much = f"{next(iter(amounts)):,.0f} " if len(amounts) == 1 else ""
         said.append(f"{much}{UNITS[kind]}" + (f", met to within {share(max(errors))}" if errors else ""))
     return "; ".join(said) or "nothing"

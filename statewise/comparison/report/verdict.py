@@ -63,7 +63,7 @@ def best_by_form(results: Results, ranking: Ranking) -> dict[str, Standing]:
 def solved_by(results: Results, ranking: Ranking) -> list[str]:
     """The forms of state whose best entry scores nearer to 1 than to the best trivial predictor."""
     half = (1 + max(results.anchors.values(), default=0.0)) / 2
-    return [form for form, one in best_by_form(results, ranking).items() if one.mean >= half]
+    return [form for form, best in best_by_form(results, ranking).items() if best.mean >= half]
 
 
 def _by_form(results: Results, ranking: Ranking) -> str:
@@ -275,12 +275,12 @@ def score_text(standing: Standing) -> str:
     return with_interval(standing.mean, standing.t_interval[1] - standing.mean)
 
 
-def margin(one: float, other: float, results: Results) -> str:
+def margin(score: float, other: float, results: Results) -> str:
     """`0.12 (5.1 %) better than`; of shares, and of differences larger than the other score, without a percentage."""
-    worse = (one > other) == (results.study.better == "lower")
-    small = abs(one - other) <= abs(other) and not results.share
-    relative = f" ({share(abs(one - other) / abs(other))})" if small and other else ""
-    return f"{rough(abs(one - other))}{relative} {'worse' if worse else 'better'} than"
+    worse = (score > other) == (results.study.better == "lower")
+    small = abs(score - other) <= abs(other) and not results.share
+    relative = f" ({share(abs(score - other) / abs(other))})" if small and other else ""
+    return f"{rough(abs(score - other))}{relative} {'worse' if worse else 'better'} than"
 
 
 def few(names: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from statewise.data import END
 from statewise.display import Progress, alone, plain, rough, share, whole
-from statewise.figures import Axis, Cell, Column, Drawing, Figure, Grid, Table, table_of, words
+from statewise.figures import Axis, Column, Drawing, Figure, Grid, table_of
 from statewise.inspection.attention.weights import (
     Head,
     cross_weights,
@@ -165,13 +165,13 @@ def _pair(row: Specimen, pattern: str, layers: Sequence[int], heads: Sequence[in
         state = row.begun(z_1TI)
     cross = cross_weights(row.machine, state, z_1TI[0, row.first :], pattern=pattern)
     source, target = row.pieces[: row.first], row.questions
-    most = max(one_THS.shape[1] for one_THS in cross.weights.values())
+    most = max(weight_THS.shape[1] for weight_THS in cross.weights.values())
     refuse_unknown(layers=(layers, range(len(cross.weights))), heads=(heads, range(most)))
     weights_TS = cross.mean(layers=layers, heads=heads).double().cpu()
     content = [piece for piece in target if piece != END]  # a target that was cut has no end symbol
     kind = known([piece for piece in source if piece != END], content)
     right = None if kind is None or not content else agreement(weights_TS, gold(kind, len(content)))
-    entropies = {name: entropy(one_THS.double()).mean(0).tolist() for name, one_THS in cross.weights.items()}
+    entropies = {name: entropy(weight_THS.double()).mean(0).tolist() for name, weight_THS in cross.weights.items()}
     return Pair(source, target, weights_TS, entropies, kind, right)
 
 
@@ -282,11 +282,16 @@ def _table(pairs: list[Pair]) -> Named:
 
 def _heads(pairs: list[Pair]) -> Named:
     """Entropy of each head, in the mean over pairs."""
-    rows = []
-    for name in pairs[0].entropies:
-        for head in range(len(pairs[0].entropies[name])):
-            mean = sum(pair.entropies[name][head] for pair in pairs) / len(pairs)
-            rows.append((words(name), Cell(head, str(head)), Cell(mean, plain(mean))))
-    columns = (Column("layer", "layer", text=True), Column("head", "head"), Column("entropy", "entropy", "bits"))
+
+    def mean(at: tuple[str, int]) -> float:
+        name, head = at
+        return sum(pair.entropies[name][head] for pair in pairs) / len(pairs)
+
+    table = table_of(
+        [(name, head) for name, entropies in pairs[0].entropies.items() for head in range(len(entropies))],
+        (Column("layer", "layer", text=True), lambda at: at[0], None),
+        (Column("head", "head"), lambda at: at[1], str),
+        (Column("entropy", "entropy", "bits"), mean, plain),
+    )
     reading = "Mean entropy of the weights over the source: 0 selects one token."
-    return Named("attention-heads", "The heads that attend to the source", reading, Table(columns, tuple(rows)))
+    return Named("attention-heads", "The heads that attend to the source", reading, table)

@@ -91,7 +91,7 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings
         range(len(rows)), key=lambda at: (len(rows[at]) <= settings.window, -abs(len(rows[at]) - settings.window))
     )
     row, length = rows[drawn], min(len(rows[drawn]), settings.window)
-    found = _found(
+    finding = _found(
         subject,
         settings,
         seen,
@@ -103,9 +103,9 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: AttentionSettings
         data={"rows": [row.name for row in rows]},
     )
     if pooled:
-        found = _with_pooled(found, specimens, pooled)
+        finding = _with_pooled(finding, specimens, pooled)
     cut = f"The row that is drawn has {len(row)} {place}s; the first {length} are shown."
-    return found._replace(missing=(cut,)) if len(row) > length else found
+    return finding._replace(missing=(cut,)) if len(row) > length else finding
 
 
 def _with_pooled(finding: Finding, specimens: Specimens, pooled: Sequence[tuple[Specimen, Tensor]]) -> Finding:
@@ -133,10 +133,10 @@ def _with_pooled(finding: Finding, specimens: Specimens, pooled: Sequence[tuple[
     )
     table = table_of(
         pooled,
-        (Column("row", "row", text=True), lambda one: one[0].name, None),
-        (Column("answer", "class", text=True), lambda one: one[0].questions[0], None),
-        (Column("heaviest", f"heaviest {place}s", text=True), lambda one: _heaviest(*one), None),
-        (Column("weight", "weight", "of the heaviest"), lambda one: float(one[1].max()), share),
+        (Column("row", "row", text=True), lambda pair: pair[0].name, None),
+        (Column("answer", "class", text=True), lambda pair: pair[0].questions[0], None),
+        (Column("heaviest", f"heaviest {place}s", text=True), lambda pair: _heaviest(*pair), None),
+        (Column("weight", "weight", "of the heaviest"), lambda pair: float(pair[1].max()), share),
     )
     rows = [{"row": row.name, "pieces": list(row.pieces), "weights": weight_S.tolist()} for row, weight_S in pooled]
     return finding._replace(
@@ -216,8 +216,8 @@ def _chosen_heads(heads: Sequence[Head], settings: AttentionSettings) -> list[He
         if (not settings.layers or head.layer in settings.layers)
         and (not settings.heads or head.head in settings.heads)
     ]
-    sharpest = sorted(able, key=lambda one: one.entropy)[: settings.maps]
-    return sorted(sharpest, key=lambda one: (one.layer, one.head))
+    sharpest = sorted(able, key=lambda head: head.entropy)[: settings.maps]
+    return sorted(sharpest, key=lambda head: (head.layer, head.head))
 
 
 def _map(

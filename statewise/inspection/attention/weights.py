@@ -80,7 +80,7 @@ def describe(layer: int, weights: Sequence[Tensor], *, causal: bool = False) -> 
     `causal`: a query can attend to everything before it, and shares of entropy are weighted by the largest possible.
     Otherwise the places that a query can attend to are those with a weight.
     """
-    found = []
+    heads = []
     for head in range(weights[0].shape[1]):
         sums, count = np.zeros(7), 0
         for weights_THS in weights:
@@ -102,13 +102,13 @@ def describe(layer: int, weights: Sequence[Tensor], *, causal: bool = False) -> 
                 weights_TS[:, 0],
                 most_T,
             )
-            sums += [float(one_T[able_T].sum()) for one_T in per_T]
+            sums += [float(value_T[able_T].sum()) for value_T in per_T]
             count += int(able_T.sum())
         *means, most = (sums / max(count, 1)).tolist()
         if causal:
             means[1] = means[0] / most if most else 0.0
-        found.append(Head(layer, head, *means))
-    return found
+        heads.append(Head(layer, head, *means))
+    return heads
 
 
 def entropy(weights: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ class CrossWeights(NamedTuple):
         """`[T, S]` over layers and heads, or over those that are named."""
         known = list(self.weights.values())
         some = [known[layer] for layer in layers] or known
-        return torch.stack([(one_THS[:, list(heads)] if heads else one_THS).mean(1) for one_THS in some]).mean(0)
+        return torch.stack([(w_THS[:, list(heads)] if heads else w_THS).mean(1) for w_THS in some]).mean(0)
 
 
 @torch.no_grad()

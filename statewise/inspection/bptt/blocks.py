@@ -58,11 +58,11 @@ def _terms(machine: Machine[Any], inputs_T: Tensor, targets_T: Tensor, block: in
             times = slice(number * block, (number + 1) * block)
             logits_BTV, state = functional_call(machine, own, (inputs_T[None, times], state))
             losses.append(F.cross_entropy(logits_BTV[0], targets_T[times], reduction="sum") / len(inputs_T))
-        found = {}
+        terms = {}
         for b, loss in enumerate(losses):
             used = [p for own in copies[: b + 1] for p in own.values()]
             parts = torch.autograd.grad(loss, used, retain_graph=True, materialize_grads=True)
             for a, part_P in enumerate(torch.cat([part.flatten() for part in parts]).chunk(b + 1)):
-                found[a, b] = part_P
+                terms[a, b] = part_P
     pairs = combinations_with_replacement(range(blocks), 2)
-    return torch.stack([found[pair] for pair in pairs]), float(torch.stack(losses).sum().detach())
+    return torch.stack([terms[pair] for pair in pairs]), float(torch.stack(losses).sum().detach())

@@ -64,10 +64,10 @@ def gradient(
                 times = slice(segment.start, segment.stop)
                 logits_BTV, state = machine(inputs_BT[:, times], state)
                 loss = loss + F.cross_entropy(logits_BTV.flatten(0, 1), targets_BT[:, times].flatten(), reduction="sum")
-            found = torch.autograd.grad(loss / inputs_BT.numel(), parameters, allow_unused=True)
-            _add(total, found)
+            gradients = torch.autograd.grad(loss / inputs_BT.numel(), parameters, allow_unused=True)
+            _add(total, gradients)
             state = detach(state)
-    return torch.cat([one.flatten() for one in total])
+    return torch.cat([part.flatten() for part in total])
 
 
 def row_gradient(
@@ -83,13 +83,13 @@ def row_gradient(
         with torch.enable_grad(), truncated(readers_of(row), policy, key=(*key, number)):
             loss = row.costs(row.x_TE[None]).mean() / len(rows)
         _add(total, torch.autograd.grad(loss, parameters, allow_unused=True))
-    return torch.cat([one.flatten() for one in total])
+    return torch.cat([part.flatten() for part in total])
 
 
-def _add(total: Sequence[Tensor], found: Sequence[Tensor | None]) -> None:
-    for sum_, one in zip(total, found, strict=True):
-        if one is not None:
-            sum_ += one
+def _add(total: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
+    for sum_, part in zip(total, gradients, strict=True):
+        if part is not None:
+            sum_ += part
 
 
 def readers_of(row: Specimen) -> list[Machine[Any]]:
@@ -148,15 +148,15 @@ def estimate(
     cosine = norm = projection = squares = 0.0
     off_by = []
     for number in range(1, draws + 1):
-        one_P = gradient(policy, key=(seed, number))
-        own = float(one_P.norm())
-        along = float(one_P @ full_P) / size
+        drawn_P = gradient(policy, key=(seed, number))
+        own = float(drawn_P.norm())
+        along = float(drawn_P @ full_P) / size
         cosine += along / max(own, 1e-300) / draws
         norm += own / size / draws
         projection += along / size / draws
-        apart_P = one_P - mean_P
+        apart_P = drawn_P - mean_P
         mean_P += apart_P / number
-        squares += float(apart_P @ (one_P - mean_P))  # Welford: a single draw has no spread, to the last bit
+        squares += float(apart_P @ (drawn_P - mean_P))  # Welford: a single draw has no spread, to the last bit
         if number & (number - 1) == 0:
             off_by.append(float((mean_P - full_P).norm()) / size)
     spread = math.sqrt(squares / max(draws - 1, 1)) / size
@@ -217,7 +217,7 @@ def cost(compute: Callable[[], Any], *, known: list[Tensor]) -> Cost:
         began = _now(device)
         compute()
         seconds.append(_now(device) - began)
-    meter = _Meter({one.untyped_storage().data_ptr() for one in known})
+    meter = _Meter({tensor.untyped_storage().data_ptr() for tensor in known})
     with torch.autograd.graph.saved_tensors_hooks(meter.pack, meter.unpack):
         compute()
     return Cost(sorted(seconds)[len(seconds) // 2], meter.most)
@@ -245,7 +245,7 @@ class Measured(NamedTuple):
     trained: Trained | None = None
 
     def mean(self, field: str) -> float:
-        return fmean(getattr(one, field) for one in self.estimates)
+        return fmean(getattr(estimate, field) for estimate in self.estimates)
 
     def half(self, field: str) -> float | None:
-        return half_width([getattr(one, field) for one in self.estimates])
+        return half_width([getattr(estimate, field) for estimate in self.estimates])

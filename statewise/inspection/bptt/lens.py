@@ -83,21 +83,21 @@ def apply(subject: Subject, settings: BPTTSettings, progress: Progress) -> Findi
         "random": RandomTruncation(length=cut),
         "unbiased": UnbiasedTruncation(length=cut, keep=settings.keep),
     }
-    found = _measure(batches, policies, settings.draws, progress)
+    by_policy = _measure(batches, policies, settings.draws, progress)
     if settings.train:
         assert isinstance(subject.run, LanguageModelRun)
         trained = train_each(
             subject.run, policies, steps=settings.steps, window=batches.places, seeds=settings.seeds, progress=progress
         )
-        found = {name: one._replace(trained=trained[name]) for name, one in found.items()}
+        by_policy = {name: measured._replace(trained=trained[name]) for name, measured in by_policy.items()}
     return Finding(
         "bptt",
         "The BPTT laboratory",
         subject.name,
-        tuple(picture.sentences(found, cut, subject.specimens.words.place, whole_rows=not text)),
-        tuple(picture.figures(found)),
-        (picture.table(found, "window" if text else "row"),),
-        _data(found, settings, cut, batches.places),
+        tuple(picture.sentences(by_policy, cut, subject.specimens.words.place, whole_rows=not text)),
+        tuple(picture.figures(by_policy)),
+        (picture.table(by_policy, "window" if text else "row"),),
+        _data(by_policy, settings, cut, batches.places),
     )
 
 
@@ -129,7 +129,7 @@ def _text_batches(subject: Subject, settings: BPTTSettings, cut: int) -> _Batche
     window_NT = text.window_tokens(length + 1, settings.rows * settings.batches).to(machine.like.device)
     if len(window_NT) < 2:
         raise UserError(f"{text.source} has room for one window of {length} tokens", fix="give a longer text")
-    pairs = [(one_BT[:, :-1], one_BT[:, 1:]) for one_BT in window_NT.chunk(min(settings.batches, len(window_NT)))]
+    pairs = [(batch_BT[:, :-1], batch_BT[:, 1:]) for batch_BT in window_NT.chunk(min(settings.batches, len(window_NT)))]
     exact = copy.deepcopy(machine).double().eval()
     return _Batches(
         [partial(gradient, exact, *pair) for pair in pairs],
@@ -172,12 +172,12 @@ def _measure(
         estimates[name].append(
             estimate(batches.exact[number], policy, draws=draws_of_it, seed=number, full_P=full[number])
         )
-    found = {}
+    by_policy = {}
     for name, policy in policies.items():
         measured = cost(partial(batches.trained, policy, key=(0, 1)), known=batches.known)
         random = isinstance(policy, RandomTruncation | UnbiasedTruncation)
-        found[name] = Measured(tuple(estimates[name]), measured, random)
-    return found
+        by_policy[name] = Measured(tuple(estimates[name]), measured, random)
+    return by_policy
 
 
 def train_each(
@@ -215,14 +215,16 @@ def train_each(
     return {name: Trained(tuple(nats[name]), seconds[name]) for name in policies}
 
 
-def _data(found: Mapping[str, Measured], settings: BPTTSettings, cut: int, places: int) -> dict[str, Any]:
+def _data(by_policy: Mapping[str, Measured], settings: BPTTSettings, cut: int, places: int) -> dict[str, Any]:
     fields = ("cosine", "norm", "projection", "bias", "spread", "chance")
     policies = {}
-    for name, one in found.items():
-        record: dict[str, Any] = {field: {"mean": one.mean(field), "half": one.half(field)} for field in fields}
-        record["off_by"] = [fmean(values) for values in zip(*(each.off_by for each in one.estimates))]
-        record |= {"seconds": one.cost.seconds, "held_bytes": one.cost.held_bytes}
-        record["course"] = None if one.trained is None else one.trained._asdict()
+    for name, measured in by_policy.items():
+        record: dict[str, Any] = {
+            field: {"mean": measured.mean(field), "half": measured.half(field)} for field in fields
+        }
+        record["off_by"] = [fmean(values) for values in zip(*(each.off_by for each in measured.estimates))]
+        record |= {"seconds": measured.cost.seconds, "held_bytes": measured.cost.held_bytes}
+        record["course"] = None if measured.trained is None else measured.trained._asdict()
         policies[name] = record
     return {"window": places, "length": cut, "keep": settings.keep, "policies": policies}
 

@@ -37,17 +37,17 @@ def _since(test: Callable[[str], bool]) -> Callable[[str], Values]:
     """Characters since the last one that passes the test."""
 
     def of(text: str) -> Values:
-        found, count = np.zeros(len(text), dtype=np.float32), 0
+        values, count = np.zeros(len(text), dtype=np.float32), 0
         for at, character in enumerate(text):
             count = 0 if test(character) else count + 1
-            found[at] = count
-        return found
+            values[at] = count
+        return values
 
     return of
 
 
 def _quoted(text: str) -> Values:
-    found, closing = np.zeros(len(text), dtype=np.float32), ""  # closing: what the open quotation ends with
+    values, closing = np.zeros(len(text), dtype=np.float32), ""  # closing: what the open quotation ends with
     for at, character in enumerate(text):
         if closing and character in (closing, "”"):
             closing = ""
@@ -55,30 +55,30 @@ def _quoted(text: str) -> Values:
             closing = '"'
         elif character in _QUOTES:
             closing = _QUOTES[character]
-        found[at] = bool(closing)
-    return found
+        values[at] = bool(closing)
+    return values
 
 
 def _nesting(text: str) -> Values:
     """Open brackets. A closing one without its opening one is ignored."""
-    found = np.zeros(len(text), dtype=np.float32)
+    values = np.zeros(len(text), dtype=np.float32)
     opened: list[str] = []
     for at, character in enumerate(text):
         if character in _PAIRS.values():
             opened.append(character)
         elif opened and opened[-1] == _PAIRS.get(character):
             opened.pop()
-        found[at] = len(opened)
-    return found
+        values[at] = len(opened)
+    return values
 
 
 def _indented(text: str) -> Values:
     """White space at the beginning of a line."""
-    found, leading = np.zeros(len(text), dtype=np.float32), True
+    values, leading = np.zeros(len(text), dtype=np.float32), True
     for at, character in enumerate(text):
         leading = character == "\n" or (leading and character in " \t")
-        found[at] = leading and character != "\n"
-    return found
+        values[at] = leading and character != "\n"
+    return values
 
 
 def _is_punctuation(character: str) -> bool:
@@ -111,7 +111,7 @@ FEATURES: tuple[Feature, ...] = (
 
 def parse_features(written: Sequence[str]) -> tuple[Feature, ...]:
     """A user's own features, each `name=regular expression`."""
-    return tuple(_parsed(one) for one in written)
+    return tuple(_parsed(feature) for feature in written)
 
 
 def _parsed(written: str) -> Feature:
@@ -127,10 +127,10 @@ def _parsed(written: str) -> Feature:
         raise UserError(f"feature {name!r}: {pattern!r} is not a regular expression: {error}") from None
 
     def of(text: str) -> Values:
-        found = np.zeros(len(text), dtype=np.float32)
+        values = np.zeros(len(text), dtype=np.float32)
         for match in expression.finditer(text):
-            found[match.start() : match.end()] = 1
-        return found
+            values[match.start() : match.end()] = 1
+        return values
 
     return Feature(name, f"inside a match of {pattern}", of)
 
@@ -144,20 +144,20 @@ def at_pieces(features: Sequence[Feature], pieces: Sequence[str]) -> dict[str, V
     length_T = np.array([len(piece) for piece in pieces], dtype=np.int64)
     end_T = np.cumsum(length_T)
     begin_T = np.where(length_T > 0, end_T - length_T, np.maximum(end_T - 1, 0))
-    found = {}
+    by_feature = {}
     for feature in features:
         sums = np.concatenate([[0.0], np.cumsum(feature.of(text), dtype=np.float64)])
-        found[feature.name] = ((sums[end_T] - sums[begin_T]) / np.maximum(length_T, 1)).astype(np.float32)
-    return found
+        by_feature[feature.name] = ((sums[end_T] - sums[begin_T]) / np.maximum(length_T, 1)).astype(np.float32)
+    return by_feature
 
 
 def at_tokens(features: Sequence[Feature], text: TextSpecimens) -> dict[str, Values]:
     """Each feature at each token of a text. Documents are independent, and end symbols have no letters."""
     names = text.names()
     ends = [at for at, token in enumerate(text.tokens_T.tolist()) if token == text.end_id]
-    found = {feature.name: np.zeros(len(names), dtype=np.float32) for feature in features}
+    by_feature = {feature.name: np.zeros(len(names), dtype=np.float32) for feature in features}
     for begin, stop in zip([0, *(at + 1 for at in ends)], [*ends, len(names)]):
         pieces = names[begin:stop]
         for name, values in at_pieces(features, pieces[::-1] if text.backwards else pieces).items():
-            found[name][begin:stop] = values[::-1] if text.backwards else values
-    return found
+            by_feature[name][begin:stop] = values[::-1] if text.backwards else values
+    return by_feature

@@ -51,29 +51,29 @@ def apply(subject: Subject, settings: GatesSettings, progress: Progress) -> Find
         traces = [trace_text(specimens, names, own, tokens=settings.tokens, progress=progress)]
     else:
         traces = trace_rows(specimens, names, own, places=settings.tokens, progress=progress)
-    found = [(trace.part, _along(trace, subject, settings)) for trace in traces]
-    return found[0][1] if not found[0][0] else _together(found)
+    by_part = [(trace.part, _along(trace, subject, settings)) for trace in traces]
+    return by_part[0][1] if not by_part[0][0] else _together(by_part)
 
 
-def _together(found: Sequence[tuple[str, Finding]]) -> Finding:
+def _together(by_part: Sequence[tuple[str, Finding]]) -> Finding:
     """Findings about the parts of a row as one; names and titles say which part."""
-    first = found[0][1]
+    first = by_part[0][1]
     return first._replace(
         sentences=tuple(
-            f"Along the {part}: {said[0].lower()}{said[1:]}" for part, one in found for said in one.sentences
+            f"Along the {part}: {said[0].lower()}{said[1:]}" for part, finding in by_part for said in finding.sentences
         ),
         figures=tuple(
             figure._replace(name=_of_part(figure.name, part), title=f"{figure.title} (along the {part})")
-            for part, one in found
-            for figure in one.figures
+            for part, finding in by_part
+            for figure in finding.figures
         ),
         tables=tuple(
             table._replace(name=_of_part(table.name, part), title=f"{table.title} (along the {part})")
-            for part, one in found
-            for table in one.tables
+            for part, finding in by_part
+            for table in finding.tables
         ),
-        data={part: one.data for part, one in found},
-        missing=tuple(dict.fromkeys(said for _, one in found for said in one.missing)),
+        data={part: finding.data for part, finding in by_part},
+        missing=tuple(dict.fromkeys(said for _, finding in by_part for said in finding.missing)),
     )
 
 
@@ -136,7 +136,7 @@ def _read(trace: Trace, settings: GatesSettings) -> _Seen:
                 mean[name].append(unit_TU.mean(1, dtype=np.float64))
     return _Seen(
         correlation,
-        {name: one for name, each in saturating.items() if (one := each.found()) is not None},
+        {name: saturation for name, each in saturating.items() if (saturation := each.found()) is not None},
         {name: np.concatenate(parts) for name, parts in kept.items()},
         {name: np.concatenate(parts) for name, parts in mean.items()},
     )
@@ -155,7 +155,7 @@ def _record(gate: Saturation) -> dict[str, float]:
 def _sentences(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Observed]) -> list[str]:
     best = {follower.feature: follower for follower in reversed(followers)}
     tried = len(seen.correlation.features)
-    ranked = sorted(best.values(), key=lambda one: -abs(one.r))
+    ranked = sorted(best.values(), key=lambda follower: -abs(follower.r))
     named = "; ".join(
         f"{follower.feature}: {places[follower.name].place(follower.unit)}, r = {follower.r:+.2f}"
         for follower in ranked[:4]
@@ -200,9 +200,9 @@ def _tables(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Obs
         (Column("high", "near its high end"), lambda item: float(item[1].at_high_U.mean()), share),
         (Column("stuck", "units stuck"), lambda item: item[1].stuck, whole),
     )
-    found = []
+    tables = []
     if followers:
-        found.append(
+        tables.append(
             Named(
                 "gates-followers",
                 "Units that follow a feature",
@@ -212,7 +212,7 @@ def _tables(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Obs
             )
         )
     if seen.saturation:
-        found.append(
+        tables.append(
             Named(
                 "gates-ends",
                 "Saturation",
@@ -221,7 +221,7 @@ def _tables(seen: _Seen, followers: Sequence[Follower], places: Mapping[str, Obs
                 saturated,
             )
         )
-    return found
+    return tables
 
 
 LENS = Lens(

@@ -43,7 +43,7 @@ def overview(correlation: Correlation, observed: Sequence[Observed]) -> Figure:
         (),
         "A cell is the largest absolute correlation of any unit of the row with the feature of the column.",
         finding,
-        grid=Grid(tuple(tuple(float(one) for one in row) for row in best), "largest |r|", limits=(0.0, 1.0))
+        grid=Grid(tuple(tuple(float(value) for value in row) for row in best), "largest |r|", limits=(0.0, 1.0))
         if correlation.features
         else None,
     )
@@ -69,24 +69,24 @@ def passages(
     units: int,
 ) -> list[Drawing]:
     """The best unit of each of the best features, on the beginning of the text."""
-    found: list[Drawing] = []
-    for at, one in enumerate(_best_by_feature(followers, units)):
-        value_T = standard(kept[one.name][: len(pieces), one.unit])
-        place = places[one.name].place(one.unit)
-        found.append(
+    drawings: list[Drawing] = []
+    for at, follower in enumerate(_best_by_feature(followers, units)):
+        value_T = standard(kept[follower.name][: len(pieces), follower.unit])
+        place = places[follower.name].place(follower.unit)
+        drawings.append(
             Passage(
                 f"gates-unit-{at + 1}",
-                f"A unit for: {one.feature}",
+                f"A unit for: {follower.feature}",
                 tuple((piece, float(value)) for piece, value in zip(pieces, value_T)),
                 "standard deviations from its mean",
                 f"Each token is coloured by the value of {place} there: one colour above its mean, the other below.",
-                f"{place} follows {one.feature!r} with r = {one.r:+.2f}, {rough(one.ratio)} times the median of "
-                f"the best unit with a shifted feature.",
+                f"{place} follows {follower.feature!r} with r = {follower.r:+.2f}, {rough(follower.ratio)} times the "
+                "median of the best unit with a shifted feature.",
                 bounds=(0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5),
                 signed=True,
             )
         )
-    return found
+    return drawings
 
 
 def unit_map(
@@ -105,7 +105,9 @@ def unit_map(
         seen.setdefault((follower.name, follower.unit), follower)
     ranked = list(seen.values())[:_DOWN]
     rows = [standard(kept[follower.name][: len(pieces), follower.unit]) for follower in ranked]
-    steady = min(ranked, key=lambda one: float(np.abs(np.diff(standard(kept[one.name][:, one.unit]))).mean()))
+    steady = min(
+        ranked, key=lambda follower: float(np.abs(np.diff(standard(kept[follower.name][:, follower.unit]))).mean())
+    )
     return [
         Figure(
             "gates-traces",
@@ -151,7 +153,7 @@ def saturation_figure(saturation: Mapping[str, Saturation]) -> list[Drawing]:
 
 def updates(mean: Mapping[str, NDArray[np.float64]]) -> list[Drawing]:
     """A quantity that is measured before and after each update."""
-    found: list[Drawing] = []
+    drawings: list[Drawing] = []
     for at, (name, after) in enumerate(twins(list(mean))):
         edges = np.unique(np.linspace(0, len(mean[name]), _BINS + 1).astype(int))
         middle = tuple(float(a + b - 1) / 2 for a, b in pairwise(edges))
@@ -160,7 +162,7 @@ def updates(mean: Mapping[str, NDArray[np.float64]]) -> list[Drawing]:
             for word, which in (("before", name), ("after", after))
         }
         improved = float((mean[after] < mean[name]).mean())
-        found.append(
+        drawings.append(
             Figure(
                 f"gates-update-{at + 1}",
                 f"{name}, before and after each update",
@@ -172,7 +174,7 @@ def updates(mean: Mapping[str, NDArray[np.float64]]) -> list[Drawing]:
                 f"The update lowers it at {share(improved)} of the tokens.",
             )
         )
-    return found
+    return drawings
 
 
 _SHOWN = 400  # places of a curve
@@ -188,27 +190,29 @@ def unit_curves(
 ) -> list[Drawing]:
     """The best unit of each of the best features, over the first row."""
     length = min(trace.first, _SHOWN)
-    found: list[Drawing] = []
-    for at, one in enumerate(_best_by_feature(followers, units)):
-        unit_T = standard(kept[one.name][:length, one.unit])
-        feature_T = standard(trace.features[one.feature][:length])
-        place = places[one.name].place(one.unit)
+    drawings: list[Drawing] = []
+    for at, follower in enumerate(_best_by_feature(followers, units)):
+        unit_T = standard(kept[follower.name][:length, follower.unit])
+        feature_T = standard(trace.features[follower.feature][:length])
+        place = places[follower.name].place(follower.unit)
         x = tuple(float(t) for t in range(length))
-        sign = "" if one.r > 0 else ", upside down"
-        found.append(
+        sign = "" if follower.r > 0 else ", upside down"
+        drawings.append(
             Figure(
                 f"gates-unit-{at + 1}",
-                f"A unit for: {one.feature}",
+                f"A unit for: {follower.feature}",
                 "line",
                 Axis(f"{trace.place} of the first row", unit="whole"),
                 Axis("standard deviations from the mean of this row"),
                 (
-                    Series(one.feature, x, tuple(map(float, feature_T))),
-                    Series(f"{place}{sign}", x, tuple(float(value) * (1 if one.r > 0 else -1) for value in unit_T)),
+                    Series(follower.feature, x, tuple(map(float, feature_T))),
+                    Series(
+                        f"{place}{sign}", x, tuple(float(value) * (1 if follower.r > 0 else -1) for value in unit_T)
+                    ),
                 ),
                 "Both are standardised; where the curves agree, the unit follows the feature.",
-                f"{place} follows {one.feature!r} with r = {one.r:+.2f} over all rows, {rough(one.ratio)} times "
-                "the median of the best unit with a shifted feature.",
+                f"{place} follows {follower.feature!r} with r = {follower.r:+.2f} over all rows, "
+                f"{rough(follower.ratio)} times the median of the best unit with a shifted feature.",
             )
         )
-    return found
+    return drawings

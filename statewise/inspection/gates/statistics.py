@@ -86,7 +86,7 @@ class Correlation:
         best_KF = np.max([table.max(0) for table in tables.values()], axis=0)
         usual_F = np.maximum(np.median(best_KF[1:], axis=0), 1e-12)
         chance_K = (best_KF[1:] / usual_F).max(1)
-        found = []
+        followers = []
         for at, feature in enumerate(self.features):
             ranked = sorted(
                 (
@@ -101,8 +101,8 @@ class Correlation:
                 p = (1 + int((chance_K >= ratio).sum())) / (1 + len(chance_K))
                 if p <= level:
                     r = float(self.table(name)[unit, 0, at])
-                    found.append(Follower(name, unit, feature, r, ratio, p))
-        return sorted(found, key=lambda one: -one.ratio)
+                    followers.append(Follower(name, unit, feature, r, ratio, p))
+        return sorted(followers, key=lambda follower: -follower.ratio)
 
 
 _NEAR = 0.1  # of the way from one end to the other

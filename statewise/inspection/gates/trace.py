@@ -44,7 +44,7 @@ class Observed(NamedTuple):
     def place(self, unit: int) -> str:
         """The name with the unit's place in it: `layers.0.gru.h[17]`, `layers.0.ttt.y[2, 5]`."""
         at = np.unravel_index(int(self.shown[unit]), self.shape or (1,))
-        return f"{self.name}[{', '.join(str(int(one)) for one in at)}]"
+        return f"{self.name}[{', '.join(str(int(index)) for index in at)}]"
 
 
 class Observable(NamedTuple):
@@ -133,20 +133,20 @@ class Trace(NamedTuple):
     part: str = ""  # the part of the rows that is traced; "": all of them
 
 
-def matching(found: Observable, names: str) -> tuple[list[Observed], list[str]]:
+def matching(observable: Observable, names: str) -> tuple[list[Observed], list[str]]:
     """The observed names that match, and what is left out."""
-    observed = [place for place in found.observed if fnmatchcase(place.name, names)]
-    if not found.observed:
+    observed = [place for place in observable.observed if fnmatchcase(place.name, names)]
+    if not observable.observed:
         raise UserError("this model has no observed units", fix="use the lens attention")
     if not observed:
         raise UserError(
-            f"no observed name matches {names!r}", fix=nearest(names, [place.name for place in found.observed])
+            f"no observed name matches {names!r}", fix=nearest(names, [place.name for place in observable.observed])
         )
-    missing = found.cut
-    if found.growing:
+    missing = observable.cut
+    if observable.growing:
         missing.append(
-            f"{', '.join(found.growing)}: the size changes from place to place, so there are no units; see the lens "
-            "attention"
+            f"{', '.join(observable.growing)}: the size changes from place to place, so there are no units; see the "
+            "lens attention"
         )
     return observed, missing
 
@@ -209,12 +209,12 @@ def _trace_part(
     features: dict[str, list[Values]] = {}
     first = 0
     for number in numbers:
-        one = specimens.at(number)
-        _, begin, end = one.stretch(observed[0].name)
-        mine = [f"{piece}{between}" for piece in one.pieces[begin:end]]
+        row = specimens.at(number)
+        _, begin, end = row.stretch(observed[0].name)
+        mine = [f"{piece}{between}" for piece in row.pieces[begin:end]]
         first = first or len(mine)
         pieces += mine
-        signals = {name: values_T[begin:end] for name, values_T in one.signals.items()}
+        signals = {name: values_T[begin:end] for name, values_T in row.signals.items()}
         for name, values_T in {**at_pieces(of_text, mine), **signals}.items():
             features.setdefault(name, []).append(np.asarray(values_T, dtype=np.float32))
     return Trace(
@@ -234,8 +234,8 @@ def _enough(specimens: Specimens, places: int) -> list[int]:
     """Evenly spaced rows with about this many places together."""
     mean = float(np.mean([specimens.length(at) for at in np.linspace(0, len(specimens) - 1, 64).astype(int)]))
     count = max(_TRIED, int(places / max(mean, 1)))
-    found = [int(at) for at in np.unique(np.linspace(0, len(specimens) - 1, min(count, len(specimens))).round())]
-    return [at for at in found if specimens.length(at)]
+    numbers = [int(at) for at in np.unique(np.linspace(0, len(specimens) - 1, min(count, len(specimens))).round())]
+    return [at for at in numbers if specimens.length(at)]
 
 
 def _varied(specimens: Specimens, numbers: Sequence[int]) -> list[int]:
@@ -278,12 +278,12 @@ def _chunks(
     begin, waiting = 0, 0
     parts: dict[str, list[Units]] = {name: [] for name in names}
     for number in progress.over(numbers, "reading rows"):
-        one = specimens.at(number)
-        z_1TI = one.enter(one.x_TE[None])
-        length = len(one.stretch(names[0]))
-        found = _units(one, z_1TI, observed, length)
+        row = specimens.at(number)
+        z_1TI = row.enter(row.x_TE[None])
+        length = len(row.stretch(names[0]))
+        units = _units(row, z_1TI, observed, length)
         for name, several in parts.items():
-            several.append(found[name])
+            several.append(units[name])
         waiting += length
         if waiting >= _TOGETHER or number == numbers[-1]:  # short rows together: each chunk has a fixed cost
             whole = {name: np.concatenate(several) for name, several in parts.items()}
@@ -294,14 +294,14 @@ def _chunks(
 
 def _units(row: Specimen, z_1TI: Tensor, observed: Sequence[Observed], length: int) -> dict[str, Units]:
     """Every name at every place, copied as it is observed: keeping all tensors of a long row would take more memory."""
-    found = {which.name: np.empty((length, len(which.shown)), dtype=np.float32) for which in observed}
+    units = {which.name: np.empty((length, len(which.shown)), dtype=np.float32) for which in observed}
     shown = {which.name: which.shown for which in observed}
-    places = {name: iter(row.seen_order(name, length).tolist()) for name in found}
+    places = {name: iter(row.seen_order(name, length).tolist()) for name in units}
 
     def put(name: str, value: Tensor) -> Tensor:
-        found[name][next(places[name])] = value[0].flatten().float().cpu().numpy()[shown[name]]
+        units[name][next(places[name])] = value[0].flatten().float().cpu().numpy()[shown[name]]
         return value
 
-    with lens(*found, edit=put, keep=False):
+    with lens(*units, edit=put, keep=False):
         row.read(z_1TI)
-    return found
+    return units

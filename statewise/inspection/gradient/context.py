@@ -57,18 +57,18 @@ def gain(machine: Machine[Any], window_BT: Tensor, progress: Progress) -> Gain:
     """Predict the last token of each window from 1, 2, 4, … tokens before it, each time from the initial state."""
     longest = window_BT.shape[1] - 1
     contexts = sorted({2**power for power in range(int(math.log2(longest)) + 1)} | {longest})
-    found = []
+    by_context = []
     for context in progress.over(contexts, "reading with less context"):
         batch = max(1, _TOKENS // context)
         costs = []
         for some_BT in torch.split(window_BT, batch):
             y_BTV, _ = machine(some_BT[:, -1 - context : -1], None)
             costs.append(F.cross_entropy(y_BTV[:, -1].float(), some_BT[:, -1], reduction="none").double())
-        found.append(torch.cat(costs))
-    last_B = found[-1]
+        by_context.append(torch.cat(costs))
+    last_B = by_context[-1]
     root = math.sqrt(len(last_B))
-    half = tuple(1.96 * float((one_B - last_B).std()) / root if root > 1 else 0.0 for one_B in found)
-    return Gain(tuple(contexts), tuple(float(one_B.mean()) for one_B in found), half, len(last_B))
+    half = tuple(1.96 * float((loss_B - last_B).std()) / root if root > 1 else 0.0 for loss_B in by_context)
+    return Gain(tuple(contexts), tuple(float(loss_B.mean()) for loss_B in by_context), half, len(last_B))
 
 
 def length_words(length: int | None, longest: int) -> str:

@@ -191,14 +191,16 @@ def follow_row(row: Specimen, queries: Sequence[int], *, states: bool) -> Flow:
     wanted = [leaf for groups in (visited, calls, *by_reader.values()) for group in groups for leaf in group]
     inputs, through, by_name = [], [], []
     for query in queries:
-        found = iter(torch.autograd.grad(cost_Q[query], [x_1TE, *wanted], retain_graph=True, allow_unused=True))
-        inputs.append(_by_place(next(found), len(row)))
+        gradients = iter(torch.autograd.grad(cost_Q[query], [x_1TE, *wanted], retain_graph=True, allow_unused=True))
+        inputs.append(_by_place(next(gradients), len(row)))
         if visited:
-            through.append(np.array([float(_norm([next(found) for _ in group], 1)) for group in visited]))
+            through.append(np.array([float(_norm([next(gradients) for _ in group], 1)) for group in visited]))
         if tree is not None:
-            through.append(_by_node(tree, [_norm([next(found) for _ in call], len(call[0])) for call in calls]))
+            through.append(_by_node(tree, [_norm([next(gradients) for _ in call], len(call[0])) for call in calls]))
         by_name.append(
-            _by_reader(row, {name: [[next(found) for _ in group] for group in by_reader[name]] for name in by_reader})
+            _by_reader(
+                row, {name: [[next(gradients) for _ in group] for group in by_reader[name]] for name in by_reader}
+            )
         )
     distance_QT = np.stack([row.distance(query) for query in queries])
     # A state after its own query cannot influence it: an exact 0 there is nothing to draw.
@@ -309,14 +311,14 @@ def _backwards(
                 for (_, leaf), gradient in zip(leaves(after), to_state, strict=True)
                 if gradient is not None and leaf.requires_grad
             ]
-            found = torch.autograd.grad(
+            gradients = torch.autograd.grad(
                 [part_y, *(leaf for leaf, _ in carried)],
                 [part_1TI, *_differentiable(before)],
                 [to_y[:, places], *(gradient for _, gradient in carried)],
                 allow_unused=True,
             )
-            to_z[:, places] = found[0] if found[0] is not None else 0.0
-            rest = iter(found[1:])
+            to_z[:, places] = gradients[0] if gradients[0] is not None else 0.0
+            rest = iter(gradients[1:])
             to_state = [next(rest) if leaf.requires_grad else None for _, leaf in leaves(before)]
         (through,) = torch.autograd.grad(z_1TI, x_1TE, to_z, retain_graph=True, allow_unused=True)
     return through if to_x is None else to_x if through is None else through + to_x

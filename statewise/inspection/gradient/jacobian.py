@@ -43,9 +43,9 @@ def jacobian(machine: Machine[Any], x_T: Tensor, state: State) -> Tensor:
         direction_RM = torch.zeros(min(_ROWS, after - start), after, dtype=machine.like.dtype, device=x_T.device)
         direction_RM[torch.arange(len(direction_RM)), start + torch.arange(len(direction_RM))] = 1.0
         parts.append(_pulled_back(machine, x_T, state, direction_RM))
-    found_MN = torch.cat(parts)
-    assert found_MN.shape == (after, before)
-    return found_MN
+    jacobian_MN = torch.cat(parts)
+    assert jacobian_MN.shape == (after, before)
+    return jacobian_MN
 
 
 def stretch(machine: Machine[Any], x_T: Tensor, state: State, *, largest: int, generator: torch.Generator) -> Stretch:
@@ -65,8 +65,8 @@ def eigenvalues(machine: Machine[Any], x_T: Tensor, state: State) -> Tensor | No
     """Of the Jacobian, complex; None where the state grows: what was in it stays, and there is no square matrix."""
     if size_of(state) != size_of(_read(machine, x_T, state)):
         return None
-    found_N: Tensor = torch.linalg.eigvals(jacobian(machine, x_T, state).double())
-    return found_N
+    values_N: Tensor = torch.linalg.eigvals(jacobian(machine, x_T, state).double())
+    return values_N
 
 
 def _read(machine: Machine[Any], x_T: Tensor, state: State) -> State:
@@ -84,8 +84,8 @@ def _pulled_back(machine: Machine[Any], x_T: Tensor, state: State, direction_RM:
         )
         end_RM = _flat(_read(machine, x_T, start))
         wanted = [leaf for _, leaf in leaves(start) if leaf.is_floating_point()]
-        found = torch.autograd.grad((end_RM * direction_RM).sum(), wanted, allow_unused=True)
-    shaped = [torch.zeros_like(leaf) if one is None else one for one, leaf in zip(found, wanted)]
+        gradients = torch.autograd.grad((end_RM * direction_RM).sum(), wanted, allow_unused=True)
+    shaped = [torch.zeros_like(leaf) if gradient is None else gradient for gradient, leaf in zip(gradients, wanted)]
     return torch.cat([part.flatten(1) for part in shaped], dim=1)
 
 
@@ -109,7 +109,7 @@ class Recurrence(NamedTuple):
                 }
                 for stretch in self.stretches
             ],
-            "spectral_radius": [float(one_N.abs().max()) for one_N in self.eigenvalues_PN],
+            "spectral_radius": [float(values_N.abs().max()) for values_N in self.eigenvalues_PN],
         }
 
 
@@ -120,12 +120,12 @@ def recurrence(
     """Along a row from `state`, by default the initial one; `largest`: the largest state whose Jacobian is computed."""
     starts = [round(at) for at in torch.linspace(min(_WARM, len(x_T) // 2), len(x_T) - 1, _VISITED).tolist()]
     states = _visited(machine, x_T, starts, machine.init_state(1) if state is None else state)
-    found_PN = []
+    eigenvalues_PN = []
     if size_of(states[0]) <= largest:
         for start, state in zip(progress.over(starts, "eigenvalues of the recurrence"), states):
-            found_N = eigenvalues(machine, x_T[start : start + 1], state)
-            if found_N is not None:
-                found_PN.append(found_N)
+            values_N = eigenvalues(machine, x_T[start : start + 1], state)
+            if values_N is not None:
+                eigenvalues_PN.append(values_N)
     spans = [2**power for power in range(steps.bit_length())]
     spans = [span for span in spans if span <= min(steps, len(x_T) - starts[0])]
     generator = torch.Generator().manual_seed(0)
@@ -133,7 +133,7 @@ def recurrence(
         stretch(machine, x_T[starts[0] : starts[0] + span], states[0], largest=largest, generator=generator)
         for span in progress.over(spans, "products of Jacobians")
     ]
-    return Recurrence(stretches, found_PN)
+    return Recurrence(stretches, eigenvalues_PN)
 
 
 def _visited(machine: Machine[Any], x_T: Tensor, at: list[int], state: State) -> list[State]:
@@ -151,7 +151,7 @@ def constant_leaves(machine: Machine[Any], x_T: Tensor, state: State) -> list[st
     """Parts of a state that a step returns unchanged."""
     _, later = machine.step(x_T[:1], state)
     both = zip(leaves(state), leaves(later))
-    return [path for (path, one), (_, other) in both if one is other and one.is_floating_point() and one.numel()]
+    return [path for (path, leaf), (_, other) in both if leaf is other and leaf.is_floating_point() and leaf.numel()]
 
 
 def without_eigenvalues(machine: Machine[Any], x_T: Tensor, largest: int, *, state: "State | None" = None) -> str:
@@ -163,17 +163,19 @@ def without_eigenvalues(machine: Machine[Any], x_T: Tensor, largest: int, *, sta
     return f"The state has {second:,} numbers, more than largest={largest:,}: its eigenvalues were left out."
 
 
-def recurrence_figures(found: Recurrence) -> list[Figure]:
+def recurrence_figures(jacobians: Recurrence) -> list[Figure]:
     figures = []
-    if found.stretches:
+    if jacobians.stretches:
         series = []
-        exact = [stretch for stretch in found.stretches if stretch.singular]
+        exact = [stretch for stretch in jacobians.stretches if stretch.singular]
         for name, place in (("largest", 0.0), ("median", 0.5), ("smallest", 1.0)):
-            values = [(one, one.singular[round(place * (len(one.singular) - 1))]) for one in exact]
-            points = [(float(one.steps), value) for one, value in values if value > _NOISE * one.singular[0]]
+            values = [(stretch, stretch.singular[round(place * (len(stretch.singular) - 1))]) for stretch in exact]
+            points = [
+                (float(stretch.steps), value) for stretch, value in values if value > _NOISE * stretch.singular[0]
+            ]
             if points:
                 series.append(_series(f"{name} singular value", points))
-        means = [(float(stretch.steps), stretch.rms) for stretch in found.stretches if stretch.rms > 0]
+        means = [(float(stretch.steps), stretch.rms) for stretch in jacobians.stretches if stretch.rms > 0]
         if means:
             series.append(_series("root mean square", means))
         figures.append(
@@ -186,12 +188,12 @@ def recurrence_figures(found: Recurrence) -> list[Figure]:
                 tuple(series),
                 reading="Singular values of ∂state(t + steps) / ∂state(t), the product of the Jacobians in between: "
                 "above 1 a change of the state grows, below 1 it decays.",
-                finding=stretch_sentence(found.stretches),
+                finding=stretch_sentence(jacobians.stretches),
             )
         )
-    if found.eigenvalues_PN:
-        radius = [float(eigenvalue.abs().max()) for eigenvalue in found.eigenvalues_PN]
-        outside = sum(int((eigenvalue.abs() > 1).sum()) for eigenvalue in found.eigenvalues_PN)
+    if jacobians.eigenvalues_PN:
+        radius = [float(eigenvalue.abs().max()) for eigenvalue in jacobians.eigenvalues_PN]
+        outside = sum(int((eigenvalue.abs() > 1).sum()) for eigenvalue in jacobians.eigenvalues_PN)
         figures.append(
             Figure(
                 "gradient-eigenvalues",
@@ -201,12 +203,12 @@ def recurrence_figures(found: Recurrence) -> list[Figure]:
                 Axis("imaginary part"),
                 tuple(
                     Series(f"at state {at + 1}", tuple(eigenvalue.real.tolist()), tuple(eigenvalue.imag.tolist()))
-                    for at, eigenvalue in enumerate(found.eigenvalues_PN)
+                    for at, eigenvalue in enumerate(jacobians.eigenvalues_PN)
                 ),
                 reading="Eigenvalues of ∂state(t + 1) / ∂state(t) at states along the text, with the unit circle: "
                 "inside it a change of the state decays, outside it grows.",
                 finding=f"The spectral radius is {', '.join(map(plain, radius))}; {outside} of "
-                f"{sum(map(len, found.eigenvalues_PN)):,} eigenvalues lie outside of the circle.",
+                f"{sum(map(len, jacobians.eigenvalues_PN)):,} eigenvalues lie outside of the circle.",
                 circle=1.0,
             )
         )

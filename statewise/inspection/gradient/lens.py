@@ -91,11 +91,11 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: GradientSettings, 
     flows = _follow_windows(machine, text, window_BT, settings.queries, progress)
     # Only distances that the earlier half of the queries has, too.
     sides = by_part(flows, reached_by=0.5)
-    found = Recurrence()
+    jacobians = Recurrence()
     if sides:
         x_T = window_BT[0, :-1]
-        found = recurrence(machine, x_T, progress, largest=settings.largest, steps=settings.steps)
-        if not found.eigenvalues_PN:
+        jacobians = recurrence(machine, x_T, progress, largest=settings.largest, steps=settings.steps)
+        if not jacobians.eigenvalues_PN:
             missing.append(without_eigenvalues(machine, x_T, settings.largest))
     else:
         missing.append("Nothing here is learnt by gradients, so there are none to follow.")
@@ -109,7 +109,7 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: GradientSettings, 
             if sides
             else ()
         ),
-        *recurrence_figures(found),
+        *recurrence_figures(jacobians),
         context_figure(worth, settings.threshold),
         *clipping_figures(clips),
         *saturation_figures(scaled, unscaled, keys=settings.keys),
@@ -118,14 +118,14 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: GradientSettings, 
         "gradient",
         "Gradients through time",
         subject.name,
-        tuple(_text_sentences(subject.name, sides, worth, found, settings.threshold)),
+        tuple(_text_sentences(subject.name, sides, worth, jacobians, settings.threshold)),
         tuple(figures),
         data={
             "window": length,
             "threshold": settings.threshold,
             "decay": {name: _decay_data(side.before, settings.threshold) for name, side in sides.items()},
             "queries": list(flows[0].queries),
-            **found.data(),
+            **jacobians.data(),
             "context": {
                 **worth._asdict(),
                 "memory_length": worth.length(settings.threshold),
@@ -160,7 +160,9 @@ def _context_gain(machine: Machine[Any], text: TextSpecimens, settings: Gradient
     return gain(machine, window_BT, progress)
 
 
-def _text_sentences(name: str, sides: dict[str, Sides], worth: Gain, found: Recurrence, threshold: float) -> list[str]:
+def _text_sentences(
+    name: str, sides: dict[str, Sides], worth: Gain, jacobians: Recurrence, threshold: float
+) -> list[str]:
     by_gain = f"{length_words(worth.length(threshold), worth.contexts[-1])} by the value of context"
     by_gain += unsure(worth, threshold)
     decay = next((side.before for side in sides.values()), None)  # of the input, where it has a gradient
@@ -169,7 +171,7 @@ def _text_sentences(name: str, sides: dict[str, Sides], worth: Gain, found: Recu
     else:
         by_gradient = length_words(decay.length(threshold), decay.distance[-1])
         sentences = [f"The memory of {name} is {by_gradient} long by its gradients, and {by_gain}."]
-    return [*sentences, *([stretch_sentence(found.stretches)] if found.stretches else [])]
+    return [*sentences, *([stretch_sentence(jacobians.stretches)] if jacobians.stretches else [])]
 
 
 # -------------------------------------------------------------------- rows of any task
@@ -185,22 +187,22 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: GradientSettings,
         rows = [specimens.at(number) if at in large else rows[at] for at, number in enumerate(numbers)]
         missing.append(f"{len(large)} of {len(rows)} rows are so long that they were followed in single precision.")
     flows = []
-    for one in progress.over(rows, "following gradients back"):
-        queries = _queries(one, settings.queries)
-        long = len(one) > _STATES
+    for row in progress.over(rows, "following gradients back"):
+        queries = _queries(row, settings.queries)
+        long = len(row) > _STATES
         flows.append(
-            follow_long_row(one, queries) if long and _in_parts(one) else follow_row(one, queries, states=not long)
+            follow_long_row(row, queries) if long and _in_parts(row) else follow_row(row, queries, states=not long)
         )
     missing += _not_followed(specimens, rows)
     sides = by_part(flows)
     longest = max(range(len(rows)), key=lambda at: len(rows[at]))
-    found = _row_recurrence(rows[longest], flows[longest], settings, missing, progress)
+    jacobians = _row_recurrence(rows[longest], flows[longest], settings, missing, progress)
     clips = None if subject.run is None else clipping(subject.run.path)
     figures: list[Drawing] = [
         *picture.decays(sides, settings.threshold, words),
         *picture.parts(flows, words),
         *picture.row_drawings(rows[longest], flows[longest], words),
-        *recurrence_figures(found),
+        *recurrence_figures(jacobians),
         *clipping_figures(clips),
     ]
     return Finding(
@@ -217,7 +219,7 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: GradientSettings,
                 name: {direction: _decay_data(decay, settings.threshold) for direction, decay in side._asdict().items()}
                 for name, side in sides.items()
             },
-            **found.data(),
+            **jacobians.data(),
             "clipping": clipping_data(clips),
         },
         missing=tuple(missing),
@@ -247,13 +249,13 @@ def _row_recurrence(
     z_TI = flow.z_TI[row.first :]
     with torch.no_grad():
         state = row.begun(flow.z_TI[None])
-    found = recurrence(row.machine, z_TI, progress, largest=settings.largest, steps=settings.steps, state=state)
+    jacobians = recurrence(row.machine, z_TI, progress, largest=settings.largest, steps=settings.steps, state=state)
     constant = constant_leaves(row.machine, z_TI, state)
-    if not found.eigenvalues_PN:
+    if not jacobians.eigenvalues_PN:
         missing.append(without_eigenvalues(row.machine, z_TI, settings.largest, state=state))
     elif constant:
         missing.append(f"{', '.join(constant)}: never changed by a step, so each of its numbers is an eigenvalue 1.")
-    return found
+    return jacobians
 
 
 def _chosen(specimens: Specimens, count: int) -> list[int]:

@@ -121,15 +121,15 @@ def shares(flows: Sequence[Flow]) -> dict[str, float]:
 
 def _shares(flows: Sequence[Flow]) -> dict[str, list[tuple[int, float]]]:
     """Each share with its query."""
-    found: dict[str, list[tuple[int, float]]] = {}
+    by_part: dict[str, list[tuple[int, float]]] = {}
     for flow in flows:
         assert flow.input_QT is not None
         for query, norm_T in zip(flow.queries, flow.input_QT):
             for part in flow.parts if len(flow.parts) > 1 and norm_T.sum() > 0 else ():
-                found.setdefault(part.name, []).append(
+                by_part.setdefault(part.name, []).append(
                     (query, float(norm_T[part.begin : part.end].sum() / norm_T.sum()))
                 )
-    return found
+    return by_part
 
 
 def parts_sentence(parts: Mapping[str, float]) -> list[str]:

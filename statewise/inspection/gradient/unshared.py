@@ -89,5 +89,5 @@ def gradient_norms(
         h_RD = a_RD if activation == "linear" else a_RD.tanh()
         states.append(h_RD)
     direction_RD = torch.nn.functional.normalize(normal(width), dim=1)
-    found = torch.autograd.grad((h_RD * direction_RD).sum(), states)
-    return torch.stack([one_RD.norm(dim=1) for one_RD in found[::-1]], dim=1)
+    gradients = torch.autograd.grad((h_RD * direction_RD).sum(), states)
+    return torch.stack([gradient_RD.norm(dim=1) for gradient_RD in gradients[::-1]], dim=1)

@@ -72,10 +72,10 @@ def parse_address(written: str) -> Address:
 def covered(state: State, address: Address) -> list[str]:
     """Paths of the leaves that are meant; none is a mistake."""
     paths = [path for path, _ in leaves(state)]
-    found = [path for path in paths if address.covers(path)]
-    if not found:
+    meant = [path for path in paths if address.covers(path)]
+    if not meant:
         raise UserError(f"nothing in the state is called {address.path!r}", fix=nearest(address.path, paths))
-    return found
+    return meant
 
 
 def places(state: State) -> list[Address]:
@@ -198,7 +198,7 @@ def silence(address: Address) -> Callable[[str, Tensor], Tensor]:
 
 def possible(initial: State, addresses: Sequence[Address]) -> list[Intervention]:
     """Half a list can only be zeroed; for a leaf that begins with 0, `forget` is the same as `zero`."""
-    found = []
+    interventions = []
     for address in addresses:
         try:
             refuse_half_a_list(initial, address)
@@ -208,18 +208,18 @@ def possible(initial: State, addresses: Sequence[Address]) -> list[Intervention]
         meant = [leaf for path, leaf in leaves(initial) if address.covers(path)]
         if address.path and all(leaf.is_floating_point() and leaf.numel() and not leaf.any() for leaf in meant):
             acts = tuple(act for act in acts if act != "forget")
-        found += [Intervention(address, act) for act in acts]
-    return found
+        interventions += [Intervention(address, act) for act in acts]
+    return interventions
 
 
 def on_state(initial: State, state: State, wanted: str | None, missing: list[str]) -> list[Intervention] | None:
     """Everything that can be done to every place of a state, or to the `wanted` one; None: there is no such place."""
     if wanted is None:
-        found = places(state)
-        if len(found) > MOST_PLACES:
-            left = len(found) - MOST_PLACES
+        addresses = places(state)
+        if len(addresses) > MOST_PLACES:
+            left = len(addresses) - MOST_PLACES
             missing.append(f"{left} more places of the state are left out; name one of them with the setting address")
-        return possible(initial, found[:MOST_PLACES])
+        return possible(initial, addresses[:MOST_PLACES])
     address, named = parse_address(wanted), dict(leaves(state))
     meant = [path for path in named if address.covers(path)]
     for path in meant:

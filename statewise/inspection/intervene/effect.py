@@ -28,8 +28,7 @@ _SHARES = (0.25, 0.5, 0.75)  # of a row that is read before the cut
 def read_on(machine: Machine[Any], x_NT: Tensor, state: State, *, frozen: Address | None = None) -> Tensor:
     """Outputs from this state on. What is `frozen` is put back after every step, so it never changes."""
     if frozen is None:
-        y_NTC: Tensor = machine(x_NT, state)[0]
-        return y_NTC
+        return machine(x_NT, state)[0]
     outputs = []
     for x_t in x_NT.unbind(1):
         y_t, after = machine.step(x_t, state)
@@ -67,13 +66,13 @@ def cuts(text: TextSpecimens, *, places: int, ahead: int | None = None) -> list[
             f"the model reads at most {longest} tokens of this text in one go: too few to read {ahead} after a cut",
             fix=f"give a longer text{fewer}",
         )
-    found = []
+    chosen = []
     for number in np.unique(np.linspace(0, len(possible) - 1, places).astype(int)):
         at = possible[number]
         start = max(begin for begin in starts if begin <= at)
         tokens_T = text.tokens_T[at : at + ahead + 1].to(model.like.device)
-        found.append(Cut(at, state_after(model, text.tokens_T[start:at]), tokens_T))
-    return found
+        chosen.append(Cut(at, state_after(model, text.tokens_T[start:at]), tokens_T))
+    return chosen
 
 
 @torch.no_grad()
@@ -97,11 +96,11 @@ def cost(model: Machine[Any], state: State, tokens_NT: Tensor, *, frozen: Addres
 @torch.no_grad()
 def costs(model: Machine[Any], states: Sequence[State], tokens_T: Tensor) -> Tensor:
     """The same text read on from each of these states (of one row each), side by side: `[N, T - 1]`."""
-    found = []
+    losses = []
     for begin in range(0, len(states), _TEXTS_AT_ONCE):
         some = list(states[begin : begin + _TEXTS_AT_ONCE])
-        found.append(cost(model, concat(some), tokens_T.expand(len(some), -1)))
-    return torch.cat(found)
+        losses.append(cost(model, concat(some), tokens_T.expand(len(some), -1)))
+    return torch.cat(losses)
 
 
 @torch.no_grad()
@@ -142,19 +141,19 @@ def added_costs(
             changed(model, cut.state, intervention.address, intervention.act, other=other) for intervention in at_once
         ]
         rows.append(costs(model, states, cut.tokens_T) if states else base_PT.new_zeros(0, base_PT.shape[1]))
-    found = {
+    added = {
         intervention: torch.stack([row_AT[number] for row_AT in rows]) - base_PT
         for number, intervention in enumerate(at_once)
     }
     later = [intervention for intervention in interventions if intervention not in at_once]
     together = concat([cut.state for cut in cuts])
     tokens_PT = torch.stack([cut.tokens_T for cut in cuts])
-    for one in progress.over(later, "changing every token"):
-        if one.act == "silence":
-            found[one] = silenced(model, together, tokens_PT, one.address) - base_PT
+    for intervention in progress.over(later, "changing every token"):
+        if intervention.act == "silence":
+            added[intervention] = silenced(model, together, tokens_PT, intervention.address) - base_PT
         else:
-            found[one] = cost(model, together, tokens_PT, frozen=one.address) - base_PT
-    return {intervention: found[intervention] for intervention in interventions}
+            added[intervention] = cost(model, together, tokens_PT, frozen=intervention.address) - base_PT
+    return {intervention: added[intervention] for intervention in interventions}
 
 
 def unit_costs(
@@ -163,8 +162,8 @@ def unit_costs(
     """Each unit (or head) of a leaf set to 0 on its own: the mean added loss `[P]`; and how many units there are."""
     addresses, size = units_of(cuts[0].state, path, most=most)
     zeroes = [Intervention(address, "zero") for address in addresses]
-    found = added_costs(model, cuts, zeroes, [cut.state for cut in cuts], progress)
-    return {intervention.address: values_PT.mean(1) for intervention, values_PT in found.items()}, size
+    added = added_costs(model, cuts, zeroes, [cut.state for cut in cuts], progress)
+    return {intervention.address: values_PT.mean(1) for intervention, values_PT in added.items()}, size
 
 
 @torch.no_grad()
@@ -173,7 +172,7 @@ def fork_divergence(model: Machine[Any], cuts: Sequence[Cut]) -> Tensor:
 
     The wrong token is the model's first guess, or its second one where the first was right.
     """
-    found = []
+    divergences = []
     for cut in cuts:
         true = cut.tokens_T[:1]
         logits_1V, read = model.step(true, cut.state)
@@ -181,14 +180,14 @@ def fork_divergence(model: Machine[Any], cuts: Sequence[Cut]) -> Tensor:
         wrong = best[:1] if int(best[0]) != int(cut.tokens_T[1]) else best[1:]
         _, original = model.step(cut.tokens_T[1:2], read)
         _, altered = model.step(wrong, read)
-        found.append(divergence(model, original, altered, cut.tokens_T[2:]))
-    return torch.stack(found)
+        divergences.append(divergence(model, original, altered, cut.tokens_T[2:]))
+    return torch.stack(divergences)
 
 
 @torch.no_grad()
-def divergence(model: Machine[Any], one: State, other: State, tokens_T: Tensor) -> Tensor:
-    """Of two states reading on the same text: KL(one‖other) of the next token, nats at each time step `[T]`."""
-    both, _ = model(tokens_T.expand(2, -1), concat([one, other]))
+def divergence(model: Machine[Any], state: State, other: State, tokens_T: Tensor) -> Tensor:
+    """Of two states reading on the same text: KL(state‖other) of the next token, nats at each time step `[T]`."""
+    both, _ = model(tokens_T.expand(2, -1), concat([state, other]))
     log_p, log_q = torch.log_softmax(both.double(), dim=-1)
     kl_T: Tensor = (log_p.exp() * (log_p - log_q)).sum(-1)
     return kl_T
@@ -251,7 +250,7 @@ def row_cuts(row: Specimen, machine: Machine[Any]) -> list[RowCut]:
     z_1TI = row.enter(row.x_TE[None])
     length = len(row) - row.first
     offsets = {min(max(round(share * length), 1), length - 1) for share in _SHARES if length > 1}
-    begun, found = row.begun(z_1TI), []
+    begun, chosen = row.begun(z_1TI), []
     for at in sorted(row.first + offset for offset in (offsets if row.begin is None else {0, *offsets})):
         asked = tuple(query for query, last in enumerate(last_Q) if last >= at)
         if asked:
@@ -259,8 +258,8 @@ def row_cuts(row: Specimen, machine: Machine[Any]) -> list[RowCut]:
             if at == row.first:
                 y_1TC, state = y_1TC[:, :0], begun
             gap_Q = torch.tensor([last_Q[query] - at + 1 for query in asked])
-            found.append(RowCut(row, at, state, y_1TC, asked, gap_Q))
-    return found
+            chosen.append(RowCut(row, at, state, y_1TC, asked, gap_Q))
+    return chosen
 
 
 def _last_place(distance_T: Any) -> int:
@@ -276,7 +275,7 @@ def row_effects(
     """Each intervention at this cut; `other` is the state of a swap."""
     z_1TI = cut.row.enter(cut.row.x_TE[None])[:, cut.at :]
     base = _answers_after(cut, machine(z_1TI, cut.state)[0])
-    found: dict[Intervention, Effect] = {}
+    effects: dict[Intervention, Effect] = {}
     at_once = [intervention for intervention in interventions if intervention.act != "freeze"]
     for begin in range(0, len(at_once), _ROWS_AT_ONCE):
         some = at_once[begin : begin + _ROWS_AT_ONCE]
@@ -292,13 +291,13 @@ def row_effects(
         )
         for group, state in groups:
             answers = _answers_after(cut, machine(z_1TI.expand(len(group), -1, -1), state)[0])
-            found |= {one: _effect(base, answers, row) for row, one in enumerate(group)}
+            effects |= {intervention: _effect(base, answers, row) for row, intervention in enumerate(group)}
     for intervention in interventions:
         if intervention.act == "freeze":
-            found[intervention] = _effect(
+            effects[intervention] = _effect(
                 base, _answers_after(cut, read_on(machine, z_1TI, cut.state, frozen=intervention.address)), 0
             )
-    return {intervention: found[intervention] for intervention in interventions}
+    return {intervention: effects[intervention] for intervention in interventions}
 
 
 @torch.no_grad()
@@ -317,12 +316,12 @@ def silenced_row(row: Specimen, addresses: Sequence[Address]) -> tuple[Tensor, d
     def answers(y: Tensor) -> _Answers:
         return _Answers(row.judge(y, x_1TE), row.answer(y, x_1TE))
 
-    base, found = answers(row.read(z_1TI)), {}
+    base, effects = answers(row.read(z_1TI)), {}
     for address in addresses:
         with lens(address.path, edit=silence(address), keep=False):
             y = row.read(z_1TI)
-        found[address] = _effect(base, answers(y), 0)
-    return base.cost_NQ[0], found
+        effects[address] = _effect(base, answers(y), 0)
+    return base.cost_NQ[0], effects
 
 
 def _answers_after(cut: RowCut, y_NTC: Tensor) -> _Answers:

@@ -80,8 +80,8 @@ def _chosen_leaf(means: picture.Effects, state: State, *, wanted: str | None) ->
     """The leaf whose units are zeroed one by one: the `wanted` one, or the one whose loss costs most."""
     named = [path for path, leaf in leaves(state) if leaf.is_floating_point() and leaf.dim() > 1]
     zeroed = {
-        change.address.path: float(one_P.mean())
-        for change, one_P in means.items()
+        change.address.path: float(added_P.mean())
+        for change, added_P in means.items()
         if change.act == "zero" and change.address.path in named and change.address.axis is None
     }
     if wanted is not None:
@@ -103,28 +103,28 @@ def _not_all_units(leaf: str, tried: int, size: int) -> list[str]:
 def _on_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings, progress: Progress) -> Finding:
     model, unit = subject.machine, "nats a token"
     missing: list[str] = []
-    found = cuts(text, places=settings.places, ahead=settings.ahead)
-    if len(found) < 2:
+    text_cuts = cuts(text, places=settings.places, ahead=settings.ahead)
+    if len(text_cuts) < 2:
         raise UserError("there is room for one cut alone in this text", fix="give a longer text")
-    interventions = _text_interventions(model, found[0], settings, missing)
-    others, elsewhere = _other_states(subject, found, settings)
-    base_PT = base_costs(model, found)
-    added = added_costs(model, found, interventions, others, progress)
-    means = {change: one_PT.mean(1) for change, one_PT in added.items()}
-    leaf = _chosen_leaf(means, found[0].state, wanted=settings.address)
+    interventions = _text_interventions(model, text_cuts[0], settings, missing)
+    others, elsewhere = _other_states(subject, text_cuts, settings)
+    base_PT = base_costs(model, text_cuts)
+    added = added_costs(model, text_cuts, interventions, others, progress)
+    means = {change: added_PT.mean(1) for change, added_PT in added.items()}
+    leaf = _chosen_leaf(means, text_cuts[0].state, wanted=settings.address)
     by_unit: dict[Address, Tensor] = {}
     if leaf is not None:
-        by_unit, size = unit_costs(model, found, leaf, most=settings.units, progress=progress)
+        by_unit, size = unit_costs(model, text_cuts, leaf, most=settings.units, progress=progress)
         missing += _not_all_units(leaf, len(by_unit), size)
-    forked_PT = fork_divergence(model, found)
+    forked_PT = fork_divergence(model, text_cuts)
     figures: list[Drawing] = [
         picture.places_figure(means, float(base_PT.mean()), unit=unit, of="the state"),
         picture.recovery_figure(added, Address("") if settings.address is None else interventions[-1].address),
         *([picture.units_figure(by_unit, unit=unit)] if len(by_unit) >= _FEWEST_UNITS else []),
         picture.fork_figure(forked_PT),
     ]
-    generated = _continuations(text, found, others, means, settings)
-    first = {change: round(float(one_PT[:, 0].mean()), 6) for change, one_PT in added.items()}
+    generated = _continuations(text, text_cuts, others, means, settings)
+    first = {change: round(float(added_PT[:, 0].mean()), 6) for change, added_PT in added.items()}
     return Finding(
         "intervene",
         "Interventions",
@@ -150,10 +150,10 @@ def _on_text(subject: Subject, text: TextSpecimens, settings: InterveneSettings,
             *([picture.generated_table(generated)] if generated else []),
         ),
         {
-            "cuts": [cut.at for cut in found],
+            "cuts": [cut.at for cut in text_cuts],
             "nats": float(base_PT.mean()),
-            "added": {f"{change.act} {change.address}": float(one_PT.mean()) for change, one_PT in added.items()},
-            "units": {str(address): float(one_P.mean()) for address, one_P in by_unit.items()},
+            "added": {f"{change.act} {change.address}": float(added_PT.mean()) for change, added_PT in added.items()},
+            "units": {str(address): float(added_P.mean()) for address, added_P in by_unit.items()},
             "forked": [float(kl) for kl in forked_PT.mean(0)],
             "written": dict(generated),
         },
@@ -166,9 +166,9 @@ def _text_interventions(
 ) -> list[Intervention]:
     """On every place of the state, or on the one that the settings name, which may be an observed name."""
     initial = model.init_state(1)
-    found = on_state(initial, cut.state, settings.address, missing)
-    if found is not None:
-        return found
+    interventions = on_state(initial, cut.state, settings.address, missing)
+    if interventions is not None:
+        return interventions
     address = parse_address(settings.address or "")
     names = observed_names(model, cut.state, cut.tokens_T[:1])
     if not any(fnmatchcase(name, address.path) for name in names):
@@ -207,7 +207,8 @@ def _continuations(
     where = int(torch.stack(list(means.values())).mean(0).argmax())
     cut, other = places[where], others[where]
     ranked = sorted(
-        (mean for mean in means if mean.act not in ("freeze", "silence")), key=lambda one: float(means[one].mean())
+        (mean for mean in means if mean.act not in ("freeze", "silence")),
+        key=lambda change: float(means[change].mean()),
     )
     chosen = sorted({change.address: change for change in ranked}.values(), key=ranked.index)[-3:]
     sampling = Sampling(temperature=settings.temperature, seed=settings.seed)
@@ -226,7 +227,7 @@ def _continuations(
 # -------------------------------------------------------------------- rows
 
 
-class _Found(NamedTuple):
+class _Measured(NamedTuple):
     effects: dict[Intervention, list[Effect]]  # at every cut
     base_P: Tensor  # loss of an answer without a change
     gaps: list[Tensor]  # of every cut, places between it and its answers
@@ -250,23 +251,23 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings
     words, unit = specimens.words, f"{specimens.words.loss} an answer"
     rows = [specimens.at(at) for at in choose_rows(specimens, settings.places, shortest=_SHORTEST)]
     machine = rows[0].machine
-    found = (
+    measured = (
         _change_states(rows, machine, settings, progress) if machine is not None else _silence(rows, settings, progress)
     )
     if not specimens.has_truth:
-        found.missing.append("The right answers are not known: the loss is that of the model's own answers.")
-    means, base = found.means, float(found.base_P.mean())
-    changes = {change: _changed(several, words) for change, several in found.effects.items()}
+        measured.missing.append("The right answers are not known: the loss is that of the model's own answers.")
+    means, base = measured.means, float(measured.base_P.mean())
+    changes = {change: _changed(several, words) for change, several in measured.effects.items()}
     of = "the state" if machine is not None else "the observed values"
     figures: list[Drawing] = [picture.places_figure(means, base, unit=unit, of=of)]
     if machine is not None:
-        added = {change: torch.cat([each.added_Q for each in several]) for change, several in found.effects.items()}
-        figures += picture.distance_figure(added, torch.cat(found.gaps), place=words.place, unit=unit)
-    if len(found.by_unit) >= _FEWEST_UNITS:
-        figures.append(picture.units_figure(found.by_unit, unit=unit))
+        added = {change: torch.cat([each.added_Q for each in several]) for change, several in measured.effects.items()}
+        figures += picture.distance_figure(added, torch.cat(measured.gaps), place=words.place, unit=unit)
+    if len(measured.by_unit) >= _FEWEST_UNITS:
+        figures.append(picture.units_figure(measured.by_unit, unit=unit))
     sentences = picture.sentences(
         means,
-        found.by_unit,
+        measured.by_unit,
         of=subject.name,
         unit=unit,
         whole=lambda cost: f"Without its memory {subject.name} pays {cost} than the {plain(base)} it pays with it",
@@ -282,13 +283,13 @@ def _on_rows(subject: Subject, specimens: Specimens, settings: InterveneSettings
         tuple(figures),
         (picture.effect_table(means, column, changes, share if words.classes else rough, unit=unit),),
         {
-            "moments": len(found.base_P),
+            "moments": len(measured.base_P),
             "cost": base,
-            "added": {f"{change.act} {change.address}": float(one_P.mean()) for change, one_P in means.items()},
+            "added": {f"{change.act} {change.address}": float(added_P.mean()) for change, added_P in means.items()},
             "changed": {f"{change.act} {change.address}": value for change, value in changes.items()},
-            "units": {str(address): float(one_P.mean()) for address, one_P in found.by_unit.items()},
+            "units": {str(address): float(added_P.mean()) for address, added_P in measured.by_unit.items()},
         },
-        tuple(found.missing),
+        tuple(measured.missing),
     )
 
 
@@ -303,7 +304,7 @@ def _change_words(value: float, words: Words) -> str:
 
 def _change_states(
     rows: Sequence[Specimen], machine: Machine[Any], settings: InterveneSettings, progress: Progress
-) -> _Found:
+) -> _Measured:
     """Rows that are read along time: interventions on the state."""
     by_row = [some for row in rows if (some := row_cuts(row, machine))]
     all_cuts = [cut for some in by_row for cut in some]
@@ -320,8 +321,8 @@ def _change_states(
     others = [next_[min(at, len(next_) - 1)] for some, next_ in zip(by_row, following) for at in range(len(some))]
     effects: dict[Intervention, list[Effect]] = {change: [] for change in interventions}
     for cut, other in progress.over(list(zip(all_cuts, others)), "changing states"):
-        for one, effect in row_effects(cut, machine, interventions, other.state).items():
-            effects[one].append(effect)
+        for change, effect in row_effects(cut, machine, interventions, other.state).items():
+            effects[change].append(effect)
     added = {change: torch.cat([each.added_Q for each in several]) for change, several in effects.items()}
     leaf = _chosen_leaf(added, last.state, wanted=settings.address)
     by_unit: dict[Address, Tensor] = {}
@@ -330,15 +331,15 @@ def _change_states(
         zeroes = [Intervention(address, "zero") for address in addresses]
         means: dict[Address, list[Tensor]] = {address: [] for address in addresses}
         for cut in progress.over(all_cuts, "one unit at a time"):
-            for one, effect in row_effects(cut, machine, zeroes, cut.state).items():
-                means[one.address].append(effect.added_Q.mean())
+            for change, effect in row_effects(cut, machine, zeroes, cut.state).items():
+                means[change.address].append(effect.added_Q.mean())
         by_unit = {address: torch.stack(several) for address, several in means.items()}
         missing += _not_all_units(leaf, len(by_unit), size)
     base_P = torch.stack([row_costs(cut, machine).double().cpu().mean() for cut in all_cuts])
-    return _Found(effects, base_P, [cut.gap_Q for cut in all_cuts], by_unit, missing)
+    return _Measured(effects, base_P, [cut.gap_Q for cut in all_cuts], by_unit, missing)
 
 
-def _silence(rows: Sequence[Specimen], settings: InterveneSettings, progress: Progress) -> _Found:
+def _silence(rows: Sequence[Specimen], settings: InterveneSettings, progress: Progress) -> _Measured:
     """Rows that are read at once: observed values are set to 0."""
     observed = _observed(min(rows, key=len))
     if not observed:
@@ -360,11 +361,11 @@ def _silence(rows: Sequence[Specimen], settings: InterveneSettings, progress: Pr
     effects: dict[Intervention, list[Effect]] = {Intervention(address, "silence"): [] for address in addresses}
     base = []
     for row in progress.over(rows, "silencing"):
-        cost_Q, found = silenced_row(row, addresses)
+        cost_Q, by_address = silenced_row(row, addresses)
         base.append(cost_Q.double().cpu().mean())
-        for address, effect in found.items():
+        for address, effect in by_address.items():
             effects[Intervention(address, "silence")].append(effect)
-    return _Found(effects, torch.stack(base), [], {}, missing)
+    return _Measured(effects, torch.stack(base), [], {}, missing)
 
 
 @torch.no_grad()

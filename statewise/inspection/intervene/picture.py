@@ -9,7 +9,7 @@ from itertools import pairwise
 from torch import Tensor
 
 from statewise.display import Format, rough, with_interval
-from statewise.figures import Axis, Cell, Column, Drawing, Figure, Series, Table, table_of, words
+from statewise.figures import Axis, Cell, Column, Drawing, Figure, Series, table_of
 from statewise.inspection.finding import Named
 from statewise.inspection.intervene.address import ACT_NAMES, Address, Intervention
 from statewise.inspection.lens import half_width, short_names
@@ -23,15 +23,15 @@ _ROOM = 18  # letters beside a picture
 # -------------------------------------------------------------------- sentences
 
 
-def with_error(one_P: Tensor) -> tuple[float, float, float]:
+def with_error(values_P: Tensor) -> tuple[float, float, float]:
     """Mean, and two standard errors below and above it."""
-    mean, error = float(one_P.mean()), 2 * float(one_P.std()) / len(one_P) ** 0.5
+    mean, error = float(values_P.mean()), 2 * float(values_P.std()) / len(values_P) ** 0.5
     return mean, mean - error, mean + error
 
 
 def with_half(added_P: Tensor) -> str:
     """A mean over cuts with its 95 % interval."""
-    values = [float(one) for one in added_P]
+    values = [float(value) for value in added_P]
     return with_interval(sum(values) / len(values), half_width(values))
 
 
@@ -56,7 +56,7 @@ def worst_part(parts: Effects, of: str, unit: str) -> tuple[Intervention, str]:
 def against_none(other_P: Tensor, none_P: Tensor) -> str:
     """Whether another state is worse than the initial one at the same cuts, beyond chance."""
     apart_P = other_P - none_P
-    half, mean = half_width([float(one) for one in apart_P]), float(apart_P.mean())
+    half, mean = half_width([float(value) for value in apart_P]), float(apart_P.mean())
     if half is None or abs(mean) <= half:
         return "not significantly better or worse than none"
     return f"{'worse' if mean > 0 else 'better'} than none"
@@ -78,8 +78,8 @@ def sentences(
     if forgotten in effects:
         said.append(f"{whole(difference(effects[forgotten], unit))}{also.get(forgotten, '')}.")
     parts = {
-        intervention: one_P
-        for intervention, one_P in effects.items()
+        intervention: added_P
+        for intervention, added_P in effects.items()
         if intervention.address.path and intervention.act in ("zero", "silence")
     }
     if parts:
@@ -130,10 +130,13 @@ def effect_table(
 
 
 def generated_table(generated: Sequence[tuple[str, str]]) -> Named:
-    columns = (Column("act", "intervention", text=True), Column("text", "generated text", text=True))
-    rows = tuple((words(name), Cell(text, _readable(text))) for name, text in generated)
+    table = table_of(
+        generated,
+        (Column("act", "intervention", text=True), lambda pair: pair[0], None),
+        (Column("text", "generated text", text=True), lambda pair: Cell(pair[1], _readable(pair[1])), None),
+    )
     reading = "All continue from the cut where interventions cost most; only the state differs, or the random numbers."
-    return Named("intervene-written", "Continuations", reading, Table(columns, rows))
+    return Named("intervene-written", "Continuations", reading, table)
 
 
 def _readable(text: str) -> str:
@@ -149,8 +152,8 @@ def places_figure(effects: Effects, base: float, *, unit: str, of: str) -> Figur
     series = []
     for act in dict.fromkeys(effect.act for effect in effects):
         chosen = {
-            str(intervention.address): with_error(one_P)
-            for intervention, one_P in effects.items()
+            str(intervention.address): with_error(added_P)
+            for intervention, added_P in effects.items()
             if intervention.act == act
         }
         means, lows, highs = zip(*chosen.values())
@@ -181,14 +184,14 @@ def doubling(length: int) -> list[tuple[int, int]]:
 def recovery_figure(added: Mapping[Intervention, Tensor], address: Address) -> Figure:
     """`added`: loss of each token after the cut, `[P, T]`."""
     series, last = [], {}
-    for one, one_PT in added.items():
-        if one.address == address:
-            bins = [with_error(one_PT[:, begin:stop].mean(1)) for begin, stop in doubling(one_PT.shape[1])]
-            x = tuple((begin + 1 + stop) / 2 for begin, stop in doubling(one_PT.shape[1]))
+    for change, added_PT in added.items():
+        if change.address == address:
+            bins = [with_error(added_PT[:, begin:stop].mean(1)) for begin, stop in doubling(added_PT.shape[1])]
+            x = tuple((begin + 1 + stop) / 2 for begin, stop in doubling(added_PT.shape[1]))
             means, lows, highs = zip(*bins)
-            series.append(Series(ACT_NAMES[one.act], x, means, lows, highs))
-            last[one] = means[-1]
-    worst = max(last, key=lambda one: last[one])
+            series.append(Series(ACT_NAMES[change.act], x, means, lows, highs))
+            last[change] = means[-1]
+    worst = max(last, key=last.__getitem__)
     return Figure(
         "intervene-recovery",
         f"Recovery after an intervention: {address}",
@@ -204,8 +207,8 @@ def recovery_figure(added: Mapping[Intervention, Tensor], address: Address) -> F
 def distance_figure(added: Mapping[Intervention, Tensor], gap_N: Tensor, *, place: str, unit: str) -> list[Drawing]:
     """Interventions on everything, by their distance to the answer; `added` `[N]` for all answers."""
     series, last = [], {}
-    for one, added_N in added.items():
-        if one.address.path:
+    for change, added_N in added.items():
+        if change.address.path:
             continue
         points = []
         for begin, stop in doubling(int(gap_N.max())):
@@ -214,11 +217,11 @@ def distance_figure(added: Mapping[Intervention, Tensor], gap_N: Tensor, *, plac
                 points.append((float(gap_N[inside_N].double().mean()), *with_error(added_N[inside_N])))
         if len(points) > 1:
             x, mean, low, high = zip(*points)
-            series.append(Series(ACT_NAMES[one.act], x, mean, low, high))
-            last[one] = (x[-1], mean[-1])
+            series.append(Series(ACT_NAMES[change.act], x, mean, low, high))
+            last[change] = (x[-1], mean[-1])
     if not series:
         return []
-    worst = max(last, key=lambda one: last[one][1])
+    worst = max(last, key=lambda change: last[change][1])
     return [
         Figure(
             "intervene-distance",
@@ -235,7 +238,7 @@ def distance_figure(added: Mapping[Intervention, Tensor], gap_N: Tensor, *, plac
 
 def units_figure(by_unit: Mapping[Address, Tensor], *, unit: str) -> Figure:
     ranked: Sequence[Address] = sorted(by_unit, key=lambda address: -float(by_unit[address].mean()))
-    mean = {address: float(one_P.mean()) for address, one_P in by_unit.items()}
+    mean = {address: float(added_P.mean()) for address, added_P in by_unit.items()}
     top = ranked[:_ROWS]
     total = sum(max(value, 0.0) for value in mean.values())
     part = sum(max(mean[address], 0.0) for address in ranked[: max(1, len(ranked) // 10)])
@@ -244,7 +247,7 @@ def units_figure(by_unit: Mapping[Address, Tensor], *, unit: str) -> Figure:
         f"The most important units of {ranked[0].path}",
         "bars",
         Axis(f"added loss, {unit}"),
-        Axis("", "category", categories=tuple(f"{one.axis} = {one.number}" for one in top)),
+        Axis("", "category", categories=tuple(f"{address.axis} = {address.number}" for address in top)),
         (Series("set to 0", tuple(mean[address] for address in top), tuple(float(at) for at in range(len(top)))),),
         "Each bar is one unit (or head) of it, set to 0 on its own, at every cut in turn.",
         f"A tenth of {len(ranked)} units has {part / total:.0%} of the cost of all single units."

@@ -56,25 +56,27 @@ def apply(subject: Subject, settings: ProbesSettings, progress: Progress) -> Fin
         seed=settings.seed,
     )
     workers = settings.workers or os.cpu_count() or 1
-    found = run(trials, folder=default_folder() / "probes", workers=workers, progress=progress)
+    probed = run(trials, folder=default_folder() / "probes", workers=workers, progress=progress)
     tasks = list(dict.fromkeys(task for task, _ in trials))
     families = list(dict.fromkeys(family for _, family in trials))
     far = settings.longest * factors[-1]
     figures: list[Drawing] = [
-        _map(found, tasks, families, settings.longest, factors),
-        _by_state(found, tasks, families, far),
+        _map(probed, tasks, families, settings.longest, factors),
+        _by_state(probed, tasks, families, far),
     ]
-    figures += [_by_distance(found, task, families, settings.longest) for task in tasks]
+    figures += [_by_distance(probed, task, families, settings.longest) for task in tasks]
     return Finding(
         "probes",
         "Memory probes",
         f"{len(families)} families, {len(tasks)} questions",
-        tuple(_sentences(found, tasks, families, settings.longest, far)),
+        tuple(_sentences(probed, tasks, families, settings.longest, far)),
         tuple(figures),
-        (_table(found, settings.longest * factors[0], far),),
+        (_table(probed, settings.longest * factors[0], far),),
         {
             "chance": {task: MEMORY_TASKS[task].chance for task in tasks},
-            "trials": [{"task": task, "family": family, **_record(one)} for (task, family), one in found.items()],
+            "trials": [
+                {"task": task, "family": family, **_record(result)} for (task, family), result in probed.items()
+            ],
         },
         (
             f"one seed, {settings.steps} steps: a model at chance has not learned the task within this budget, which "
@@ -151,7 +153,7 @@ def _map(probed: Found, tasks: Sequence[str], families: Sequence[str], longest: 
         for family in families
         for task in tasks
     ]
-    most = max(lost, key=lambda one: one[2])
+    most = max(lost, key=lambda drop: drop[2])
     return Figure(
         "probes-map",
         "Skill by task and length",
@@ -195,7 +197,7 @@ def _worth(series: Sequence[Series]) -> str:
     best = max(series, key=lambda curve: curve.y[0])
     if best.y[0] <= _GUESSING:
         return "No family is better than guessing."
-    least = min((curve for curve in series if curve.y[0] >= best.y[0] / 2), key=lambda one: one.x[0])
+    least = min((curve for curve in series if curve.y[0] >= best.y[0] / 2), key=lambda curve: curve.x[0])
     said = f"{best.name} has the highest skill: {plain(best.y[0])} with {size(best.x[0])}"
     if least is best:
         return f"{said}; no smaller state has half of it."

@@ -160,15 +160,15 @@ def ask(model: TokenMachine[Any], task: MemoryTask, rows: Sequence[MemoryRow]) -
     """For each row, which of its answers were right: the most likely of the options."""
     options = torch.tensor([task.symbols.index(option) for option in task.options])
     at_once = max(1, _SYMBOLS_AT_ONCE // max(len(row.symbols) for row in rows))
-    found: list[list[bool]] = []
+    correct: list[list[bool]] = []
     for begin in range(0, len(rows), at_once):
         part = rows[begin : begin + at_once]
         tokens_BT, answers_BT = as_tokens(part, task)
         logits_BTV, _ = model(tokens_BT)
         best_BT = options[logits_BTV[..., options].argmax(-1)]
         right_BT = best_BT == answers_BT
-        found += [[bool(right_T[place - 1]) for place in row.places] for right_T, row in zip(right_BT, part)]
-    return found
+        correct += [[bool(right_T[place - 1]) for place in row.places] for right_T, row in zip(right_BT, part)]
+    return correct
 
 
 def probe(trial: Trial, *, say: Say | None = None) -> Probed:
@@ -200,18 +200,17 @@ def kept_probe(trial: Trial, *, folder: Path, say: Say | None = None) -> Probed:
     """The same, from the cache where this trial was run before."""
 
     def make(made: Path) -> dict[str, Any]:
-        found = probe(trial, say=say)
-        return {"found": found._asdict()}
+        return {"found": probe(trial, say=say)._asdict()}
 
     _, facts = open_entry(trial.key(), folder=folder, make=make)
-    found = facts["found"]
-    counted = {name: {int(at): tuple(pair) for at, pair in found[name].items()} for name in ("by_size", "by_distance")}
+    kept = facts["found"]
+    counted = {name: {int(at): tuple(pair) for at, pair in kept[name].items()} for name in ("by_size", "by_distance")}
     return Probed(
         counted["by_size"],
         counted["by_distance"],
-        {int(size): value for size, value in found["state_bytes"].items()},
-        found["parameters"],
-        found["loss"],
+        {int(size): value for size, value in kept["state_bytes"].items()},
+        kept["parameters"],
+        kept["loss"],
     )
 
 
@@ -234,23 +233,23 @@ def planned(
     for name in tasks:
         if name not in MEMORY_TASKS:
             raise UserError(f"{name!r} is not a question about memory", fix=nearest(name, MEMORY_TASKS))
-    found = {}
+    trials = {}
     for task in tasks or tuple(MEMORY_TASKS):
         for family in families or tuple(known):
             spec = parse_spec(load_recipe(known[family].recipe), source=f"recipe {known[family].recipe!r}")
             assert isinstance(spec, LanguageModelSpec)
             model = fitted(spec.model, vocab=len(MEMORY_TASKS[task].symbols), parameters=parameters)
             sizes = tuple(longest * factor for factor in factors)
-            found[task, family] = Trial(task, model, train, longest, sizes, rows, seed)
-    return found
+            trials[task, family] = Trial(task, model, train, longest, sizes, rows, seed)
+    return trials
 
 
 def run(
     trials: Mapping[tuple[str, str], Trial], *, folder: Path, workers: int, progress: Progress
 ) -> dict[tuple[str, str], Probed]:
     """All trials; results of earlier runs are reused."""
-    found = dict(progress.over(_each(trials, folder=folder, workers=workers), "trials", total=len(trials)))
-    return {name: found[name] for name in trials}
+    results = dict(progress.over(_each(trials, folder=folder, workers=workers), "trials", total=len(trials)))
+    return {name: results[name] for name in trials}
 
 
 def _each(

@@ -3,14 +3,14 @@
 N answers.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 
-from statewise.display import alone, plain, rough, share, visible, whole
-from statewise.figures import Axis, Cell, Column, Drawing, Figure, Passage, Series, Table, number, table_of, words
+from statewise.display import Format, alone, plain, rough, share, visible, whole
+from statewise.figures import Axis, Column, Drawing, Figure, Passage, Series, Table, table_of
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.surprise.measure import Rival, Tally, reliability
 from statewise.tasks import UNKNOWN, Choices, Floats, Specimens, Words
@@ -19,6 +19,9 @@ LEVELS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0)  # nats: where a deeper colour beg
 _SHOWN = 300  # answers that are shown in their text by default: each row is a line
 _BARS = 16  # classes that a figure has room for
 _ALONG = 8  # points of a curve
+_LONGEST = 160  # letters of a cell
+
+NumberedColumn: TypeAlias = tuple[Column, Callable[[int], str], Format | None]  # of answers, or rows, by their number
 
 
 class ClassCost(NamedTuple):
@@ -88,8 +91,7 @@ def found_in_choices(
     if rival is not None and told_N.any():
         sentences.insert(0, rival.sentence(name, f"nats a {rival.of or unit}"))
         data["against"] = rival.as_dict()
-        gaps = _row_rivals if rival.of else _rivals
-        tables.insert(0, gaps(specimens, answers, rival, name, worst))
+        tables.insert(0, _rivals(specimens, answers, rival, name, worst))
     return Finding("surprise", "Surprise", name, tuple(sentences), tuple(figures), tuple(tables), data, tuple(missing))
 
 
@@ -106,7 +108,7 @@ def class_costs(answers: Choices) -> list[ClassCost]:
         other = answers.names[int(np.bincount(wrong).argmax())] if len(wrong) else ""
         recall = float((guess_M == truth).mean())
         made.append(ClassCost(answers.names[truth], len(mine_M), float(answers.nats_N[mine_M].mean()), recall, other))
-    return sorted(made, key=lambda one: -one.nats)
+    return sorted(made, key=lambda cost: -cost.nats)
 
 
 def buckets(along_N: Floats, nats_N: Floats, *, most: int = _ALONG) -> list[Along]:
@@ -135,7 +137,7 @@ def _hardest(costs: Sequence[ClassCost], spoken: Words) -> str:
 def _along(along: Sequence[Along], label: str) -> list[Drawing]:
     if len(along) < 2:
         return []
-    least, most = min(along, key=lambda one: one.mean), max(along, key=lambda one: one.mean)
+    least, most = min(along, key=lambda stretch: stretch.mean), max(along, key=lambda stretch: stretch.mean)
     chance = most.mean - least.mean <= float(np.hypot(least.half, most.half))
     return [
         Figure(
@@ -214,45 +216,49 @@ def _passage(specimens: Specimens, answers: Choices, most: int) -> list[Drawing]
     ]
 
 
-def _row(specimens: Specimens, answers: Choices, at: int) -> tuple[Cell, ...]:
-    before, it = specimens.shown(answers, at)
-    truth = int(answers.truth_N[at])
-    cost = float(answers.nats_N[at])
-    return (
-        words(visible(before)),
-        words(_short(visible(it))),
-        words("–" if truth == UNKNOWN else answers.names[truth]),
-        words(answers.names[int(answers.guess_N[at])]),
-        number(float(answers.sure_N[at]), share),
-        number(None if np.isnan(cost) else cost, plain),
+def _questions(specimens: Specimens, answers: Choices) -> list[NumberedColumn]:
+    """What was asked, of an answer by its number."""
+
+    def truth(at: int) -> str:
+        number = int(answers.truth_N[at])
+        return "–" if number == UNKNOWN else answers.names[number]
+
+    def before(at: int) -> str:
+        return visible(specimens.shown(answers, at)[0])
+
+    return [
+        (Column("before", "where, or the text before", text=True), before, None),
+        (Column("it", "question", text=True), lambda at: _short(visible(specimens.shown(answers, at)[1])), None),
+        (Column("truth", "truth", text=True), truth, None),
+    ]
+
+
+def _table(specimens: Specimens, answers: Choices, numbers: Iterable[int]) -> Table:
+    def loss(at: int) -> float | None:
+        return None if np.isnan(answers.nats_N[at]) else float(answers.nats_N[at])
+
+    return table_of(
+        numbers,
+        *_questions(specimens, answers),
+        (Column("guess", "guess", text=True), lambda at: answers.names[int(answers.guess_N[at])], None),
+        (Column("sure", "confidence"), lambda at: float(answers.sure_N[at]), share),
+        (Column("nats", "loss", "nats"), loss, plain),
     )
 
 
-_COLUMNS = (
-    Column("before", "where, or the text before", text=True),
-    Column("it", "question", text=True),
-    Column("truth", "truth", text=True),
-    Column("guess", "guess", text=True),
-    Column("sure", "confidence"),
-    Column("nats", "loss", "nats"),
-)
-
-
-def _short(text: str, most: int = 160) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _worst(specimens: Specimens, answers: Choices, most: int) -> Named:
-    order = np.argsort(-np.nan_to_num(answers.nats_N, nan=-np.inf))[:most]
-    rows = tuple(_row(specimens, answers, int(at)) for at in order)
-    return Named(
-        "surprise-worst", "The most surprising answers", "Answers in the order of their loss.", Table(_COLUMNS, rows)
-    )
+    order = np.argsort(-np.nan_to_num(answers.nats_N, nan=-np.inf))[:most].tolist()
+    table = _table(specimens, answers, order)
+    return Named("surprise-worst", "The most surprising answers", "Answers in the order of their loss.", table)
 
 
 def _said(specimens: Specimens, answers: Choices, most: int) -> Named:
-    rows = tuple(_row(specimens, answers, at) for at in range(min(most, len(answers.guess_N))))
-    return Named("surprise-answers", "The answers", "In the order of the text.", Table(_COLUMNS, rows))
+    table = _table(specimens, answers, range(min(most, len(answers.guess_N))))
+    return Named("surprise-answers", "The answers", "In the order of the text.", table)
 
 
 def _answers(answers: Choices, unit: str) -> str:
@@ -278,44 +284,19 @@ def _class_table(costs: Sequence[ClassCost], spoken: Words) -> Named:
 
 
 def _rivals(specimens: Specimens, answers: Choices, rival: Rival, name: str, most: int) -> Named:
-    gap_N = np.nan_to_num(rival.mine_N - rival.theirs_N)
-    rows = []
-    for at in np.argsort(-np.abs(gap_N))[:most]:
-        row = _row(specimens, answers, int(at))
-        rows.append(
-            (
-                *row[:3],
-                number(float(rival.mine_N[at]), plain),
-                number(float(rival.theirs_N[at]), plain),
-                number(float(gap_N[at]), plain),
-            )
-        )
-    columns = (
-        *_COLUMNS[:3],
-        Column("first", name, "nats"),
-        Column("second", rival.name, "nats"),
-        Column("gap", "gap", "nats"),
-    )
-    reading = f"The largest gaps first; above 0, {rival.name} has the lower loss."
-    return Named("surprise-disagreements", "The largest differences", reading, Table(columns, tuple(rows)))
-
-
-def _row_rivals(specimens: Specimens, answers: Choices, rival: Rival, name: str, most: int) -> Named:
-    """For two runs with the same rows, but not the same answers."""
+    """For two runs with the same answers; or with the same rows alone."""
     gap_P = np.nan_to_num(rival.mine_N - rival.theirs_N)
     between = " " if specimens.words.spaced else ""
-    rows = []
-    for at in np.argsort(-np.abs(gap_P))[:most]:
-        one = specimens.at(int(at))
-        paid = (rival.mine_N[at], rival.theirs_N[at], gap_P[at])
-        row = words(one.name), words(_short(visible(between.join(one.pieces))))
-        rows.append((*row, *(number(float(nats), plain) for nats in paid)))
-    columns = (
-        Column("where", "where", text=True),
-        Column("row", "the row", text=True),
-        Column("first", name, "nats"),
-        Column("second", rival.name, "nats"),
-        Column("gap", "gap", "nats"),
+    rows: list[NumberedColumn] = [
+        (Column("where", "where", text=True), lambda at: specimens.at(at).name, None),
+        (Column("row", "the row", text=True), lambda at: _short(visible(between.join(specimens.at(at).pieces))), None),
+    ]
+    table = table_of(
+        np.argsort(-np.abs(gap_P))[:most].tolist(),
+        *(rows if rival.of else _questions(specimens, answers)),
+        (Column("first", name, "nats"), lambda at: float(rival.mine_N[at]), plain),
+        (Column("second", rival.name, "nats"), lambda at: float(rival.theirs_N[at]), plain),
+        (Column("gap", "gap", "nats"), lambda at: float(gap_P[at]), plain),
     )
-    reading = f"The largest gaps first; above 0, {rival.name} has the lower loss on the row."
-    return Named("surprise-disagreements", "The largest differences", reading, Table(columns, tuple(rows)))
+    reading = f"The largest gaps first; above 0, {rival.name} has the lower loss{' on the row' if rival.of else ''}."
+    return Named("surprise-disagreements", "The largest differences", reading, table)

@@ -38,8 +38,8 @@ def found_in_forecasts(
         "loss": forecasts.loss,
         "mean": mean,
         "repeat_last": naive,
-        "ahead": [float(one) for one in curve_H],
-        "stretches": [{"origin": at, "mean": one, "half": half} for at, one, half in stretches],
+        "ahead": [float(value) for value in curve_H],
+        "stretches": [{"origin": at, "mean": value, "half": half} for at, value, half in stretches],
     }
     if rival is not None:
         data["against"] = rival.as_dict()

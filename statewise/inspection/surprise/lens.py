@@ -6,19 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from statewise.display import Progress, alone, plain, share, ticking, visible, whole
-from statewise.figures import (
-    Axis,
-    Cell,
-    Column,
-    Drawing,
-    Figure,
-    Passage,
-    Series,
-    Table,
-    merge_split_characters,
-    widened,
-    words,
-)
+from statewise.figures import Axis, Column, Drawing, Figure, Passage, Series, merge_split_characters, table_of, widened
 from statewise.inspection.finding import Finding, Named
 from statewise.inspection.lens import Lens
 from statewise.inspection.subject import Subject, open_subject
@@ -53,30 +41,30 @@ def apply(subject: Subject, settings: SurpriseSettings, progress: Progress) -> F
     if settings.against is not None and subject.text is None:
         subject = _with_text(subject)
     text = subject.text_rows
-    found = measure(text, progress)
-    context = useful_context(found.by_position)
+    surprise = measure(text, progress)
+    context = useful_context(surprise.by_position)
     figures: list[Drawing] = [
-        _passage(text, found, settings.shown),
-        _position(found, context),
-        reliability(found.bins, found.error, of="Tokens"),
+        _passage(text, surprise, settings.shown),
+        _position(surprise, context),
+        reliability(surprise.bins, surprise.error, of="Tokens"),
     ]
-    tables = [_worst(text, found, settings.worst)]
+    tables = [_worst(text, surprise, settings.worst)]
     sentences = [
-        f"{subject.name} has a mean surprisal of {plain(found.mean)} bits a token on {text.source} "
-        f"({len(found.bits_T):,} tokens) and a mean entropy of {plain(found.entropy)}; its first guess is right "
-        f"{share(found.accuracy)} of the time, with a calibration error of {share(found.error)}.",
-        _context_sentence(found, context),
+        f"{subject.name} has a mean surprisal of {plain(surprise.mean)} bits a token on {text.source} "
+        f"({len(surprise.bits_T):,} tokens) and a mean entropy of {plain(surprise.entropy)}; its first guess is right "
+        f"{share(surprise.accuracy)} of the time, with a calibration error of {share(surprise.error)}.",
+        _context_sentence(surprise, context),
     ]
     data = {
-        "bits_per_token": found.mean,
-        "expected_bits_per_token": found.entropy,
-        "tokens": len(found.bits_T),
-        "accuracy": found.accuracy,
-        "calibration_error": found.error,
-        "bins": [bucket._asdict() for bucket in found.bins],
-        "by_position": [stretch._asdict() for stretch in found.by_position],
+        "bits_per_token": surprise.mean,
+        "expected_bits_per_token": surprise.entropy,
+        "tokens": len(surprise.bits_T),
+        "accuracy": surprise.accuracy,
+        "calibration_error": surprise.error,
+        "bins": [bucket._asdict() for bucket in surprise.bins],
+        "by_position": [stretch._asdict() for stretch in surprise.by_position],
         "useful_context": context,
-        "bits": [round(one, 6) for one in found.bits_T[: settings.shown].tolist()],
+        "bits": [round(bits, 6) for bits in surprise.bits_T[: settings.shown].tolist()],
     }
     if settings.against is not None:
         other = open_subject(settings.against, text=subject.text, mixer=subject.mixers)
@@ -86,7 +74,7 @@ def apply(subject: Subject, settings: SurpriseSettings, progress: Progress) -> F
                 fix="name another language model",
             )
         read = measure(other.text_rows, progress)
-        apart = places(_pieces(text, found), _pieces(other.text_rows, read))
+        apart = places(_pieces(text, surprise), _pieces(other.text_rows, read))
         figures.insert(0, _difference(apart, subject.name, other.name, settings.shown))
         tables.insert(0, _disagreements(apart, subject.name, other.name, settings.worst))
         total = sum(part.gap for part in apart)
@@ -95,13 +83,15 @@ def apply(subject: Subject, settings: SurpriseSettings, progress: Progress) -> F
         sentences.insert(0, f"{better} needs {plain(abs(total) / letters)} bits a character less than {worse}.")
         data["against"] = {
             "run": other.name,
-            "bits": [float(one) for one in (found.bits_T.sum(), read.bits_T.sum())],
-            "bits_per_character": [float(one) / letters for one in (found.bits_T.sum(), read.bits_T.sum())],
+            "bits": [float(bits) for bits in (surprise.bits_T.sum(), read.bits_T.sum())],
+            "bits_per_character": [float(bits) / letters for bits in (surprise.bits_T.sum(), read.bits_T.sum())],
             "places": len(apart),
         }
     missing: tuple[str, ...] = ()
-    if len(found.bits_T) > settings.shown:
-        missing = (f"The text is shown to its token {settings.shown:,}; the numbers are of all {len(found.bits_T):,}.",)
+    if len(surprise.bits_T) > settings.shown:
+        missing = (
+            f"The text is shown to its token {settings.shown:,}; the numbers are of all {len(surprise.bits_T):,}.",
+        )
     return Finding("surprise", "Surprise", subject.name, tuple(sentences), tuple(figures), tuple(tables), data, missing)
 
 
@@ -174,21 +164,18 @@ def _context_sentence(surprise: Surprise, context: int | None) -> str:
 
 
 def _worst(text: TextSpecimens, surprise: Surprise, most: int) -> Named:
-    order = surprise.bits_T.argsort(descending=True)[:most].tolist()
-    rows = []
-    for at in order:
-        before = "".join(text.names(max(at - 24, 0), at + 1))
-        name = text.names(at + 1, at + 2)[0]
-        bits = float(surprise.bits_T[at])
-        rows.append((Cell(at + 1, whole(at + 1)), words(visible(before)), words(alone(name)), Cell(bits, plain(bits))))
-    columns = (
-        Column("token", "token"),
-        Column("before", "text before it", text=True),
-        Column("piece", "token", text=True),
-        Column("bits", "surprise", "bits"),
+    def before(at: int) -> str:
+        return visible("".join(text.names(max(at - 24, 0), at + 1)))
+
+    table = table_of(
+        surprise.bits_T.argsort(descending=True)[:most].tolist(),
+        (Column("token", "token"), lambda at: at + 1, whole),
+        (Column("before", "text before it", text=True), before, None),
+        (Column("piece", "token", text=True), lambda at: alone(text.names(at + 1, at + 2)[0]), None),
+        (Column("bits", "surprise", "bits"), lambda at: float(surprise.bits_T[at]), plain),
     )
     how = "Tokens in the order of their surprisal."
-    return Named("surprise-worst", "The most surprising tokens", how, Table(columns, tuple(rows)))
+    return Named("surprise-worst", "The most surprising tokens", how, table)
 
 
 def _difference(apart: list[Place], first: str, second: str, most: int) -> Passage:
@@ -207,25 +194,16 @@ def _difference(apart: list[Place], first: str, second: str, most: int) -> Passa
 
 
 def _disagreements(apart: list[Place], first: str, second: str, most: int) -> Named:
-    rows = [
-        (
-            words(visible(part.before)),
-            words(alone(part.piece)),
-            Cell(part.first, plain(part.first)),
-            Cell(part.second, plain(part.second)),
-            Cell(part.gap, plain(part.gap)),
-        )
-        for part in sorted(apart, key=lambda part: -abs(part.gap))[:most]
-    ]
-    columns = (
-        Column("before", "after", text=True),
-        Column("piece", "the piece", text=True),
-        Column("first", first, "bits"),
-        Column("second", second, "bits"),
-        Column("gap", "gap", "bits"),
+    table = table_of(
+        sorted(apart, key=lambda part: -abs(part.gap))[:most],
+        (Column("before", "after", text=True), lambda part: visible(part.before), None),
+        (Column("piece", "the piece", text=True), lambda part: alone(part.piece), None),
+        (Column("first", first, "bits"), lambda part: part.first, plain),
+        (Column("second", second, "bits"), lambda part: part.second, plain),
+        (Column("gap", "gap", "bits"), lambda part: part.gap, plain),
     )
     reading = f"The largest gaps first; above 0, {second} has the lower surprisal."
-    return Named("surprise-disagreements", "The largest differences", reading, Table(columns, tuple(rows)))
+    return Named("surprise-disagreements", "The largest differences", reading, table)
 
 
 # -------------------------------------------------------------------- answers of other tasks
@@ -278,8 +256,7 @@ def _rival(subject: Subject, mine: Choices | Courses, against: str, progress: Pr
 
 def _by_row(answers: Choices, rows: int) -> Floats:
     """The sum of the losses of each row."""
-    paid_P: Floats = np.bincount(answers.row_N, weights=answers.nats_N, minlength=rows).astype(np.float64)
-    return paid_P
+    return np.bincount(answers.row_N, weights=answers.nats_N, minlength=rows).astype(np.float64)
 
 
 LENS = Lens(

@@ -43,13 +43,13 @@ class Tally:
         return float(self._right_C.sum() / self._count_C.sum())
 
     def bins(self) -> tuple[Bin, ...]:
-        found = []
+        bins = []
         for right, sure, count in zip(self._right_C.tolist(), self._sure_C.tolist(), self._count_C.tolist()):
             if count:
                 part = right / count
                 half = 1.96 * math.sqrt(max(part * (1 - part), 0.25 / count) / count)
-                found.append(Bin(sure / count, part, half, int(count)))
-        return tuple(found)
+                bins.append(Bin(sure / count, part, half, int(count)))
+        return tuple(bins)
 
     def error(self) -> float:
         """The expected calibration error."""
@@ -112,16 +112,16 @@ def measure(text: TextSpecimens, progress: Progress) -> Surprise:
     costs, entropies = [], 0.0
     by_power: dict[int, list[float]] = {}  # count, sum and sum of squares
     tally = Tally()
-    for one in text.read(progress, what="reading for surprise"):
-        bits_T = one.nats_T.double() / _LN2
+    for part in text.read(progress, what="reading for surprise"):
+        bits_T = part.nats_T.double() / _LN2
         costs.append(bits_T.cpu())
-        log_TV = one.logits_TV.log_softmax(-1)
+        log_TV = part.logits_TV.log_softmax(-1)
         entropies -= float((log_TV.exp() * log_TV).sum(-1).double().sum()) / _LN2
         best = log_TV.max(-1)
         sure_T = best.values.exp().double().cpu()
-        right_T = (best.indices == one.targets_T).double().cpu()
+        right_T = (best.indices == part.targets_T).double().cpu()
         tally.add(sure_T, right_T)
-        power_T = torch.log2(one.position_T.cpu().double() + 1).long()
+        power_T = torch.log2(part.position_T.cpu().double() + 1).long()
         for power in sorted(set(power_T.tolist())):
             some = bits_T.cpu()[power_T == power]
             known = by_power.setdefault(power, [0.0, 0.0, 0.0])
@@ -151,9 +151,9 @@ def useful_context(buckets: tuple[Bucket, ...], *, least: int = 32) -> int | Non
     known = [bucket for bucket in buckets if bucket.tokens >= least]
     if len(known) < 2:
         return None
-    for at, one in enumerate(known):
-        if all(later.mean > one.mean - math.hypot(one.half, later.half) for later in known[at + 1 :]):
-            return one.low
+    for at, bucket in enumerate(known):
+        if all(later.mean > bucket.mean - math.hypot(bucket.half, later.half) for later in known[at + 1 :]):
+            return bucket.low
     return known[-1].low
 
 
@@ -180,8 +180,8 @@ def places(first: list[tuple[str, float]], second: list[tuple[str, float]]) -> l
     at = shared_ends([first, second])
     spans = zip([0, *at[:-1]], at)
     return [
-        Place(text[max(start - _BEFORE, 0) : start], text[start:end], text[end : end + _AFTER], one, other)
-        for (start, end), one, other in zip(spans, between(first, at), between(second, at))
+        Place(text[max(start - _BEFORE, 0) : start], text[start:end], text[end : end + _AFTER], cost, other)
+        for (start, end), cost, other in zip(spans, between(first, at), between(second, at))
     ]
 
 
@@ -197,8 +197,7 @@ class Rival(NamedTuple):
     def apart_N(self) -> Floats:
         """Above 0: the other has the lower loss."""
         both = ~(np.isnan(self.mine_N) | np.isnan(self.theirs_N))
-        found: Floats = (self.mine_N - self.theirs_N)[both]
-        return found
+        return (self.mine_N - self.theirs_N)[both]
 
     def interval(self) -> tuple[float, float]:
         """The mean difference, and half of its 95 % interval over answers."""

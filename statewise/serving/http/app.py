@@ -93,8 +93,8 @@ class _Routes:
         answers = self._fixed.get(scope["path"])
         if answers is None:
             for pattern, several in self._patterns.items():
-                if found := pattern.fullmatch(scope["path"]):
-                    scope["path_params"], answers = found.groupdict(), several
+                if match := pattern.fullmatch(scope["path"]):
+                    scope["path_params"], answers = match.groupdict(), several
                     break
             else:
                 raise HttpError(404, "there is no such path; the list is at /openapi.json", code="path_not_found")

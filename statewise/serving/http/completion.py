@@ -63,12 +63,12 @@ async def token_prompts(service: Service, served: Any, prompt: Any) -> list[tupl
     if len(prompt) > service.spec.max_prompts:
         raise invalid(f"{len(prompt)} prompts; this server allows {service.spec.max_prompts}", param="prompt")
     made = []
-    for one in prompt:
-        if isinstance(one, str):
-            made.append((await service.encode(served, one), one))
+    for given in prompt:
+        if isinstance(given, str):
+            made.append((await service.encode(served, given), given))
         else:
-            service.check_length(served, one, 0)
-            made.append((one, served.tokenizer.decode(one)))
+            service.check_length(served, given, 0)
+            made.append((given, served.tokenizer.decode(given)))
     return made
 
 
@@ -243,7 +243,7 @@ class Completion:
         for group in groups:
             taken = [(choice, *choice.take()) for choice in group]
             if self.candidates > self.n:
-                taken.sort(key=lambda one: -_mean([token.logprob or 0.0 for token in one[3]]))
+                taken.sort(key=lambda candidate: -_mean([token.logprob or 0.0 for token in candidate[3]]))
             kept += taken[: self.n]
         made = []
         for index, (choice, text, ids, scored) in enumerate(kept):

@@ -66,7 +66,10 @@ def of_validation(error: ValidationError) -> HttpError:
     counts of which most was understood.
     """
     errors = error.errors(include_url=False, include_context=False, include_input=False)
-    first = max((one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]), key=lambda one: len(one["loc"]))
+    first = max(
+        (problem for problem in errors if problem["loc"][:1] == errors[0]["loc"][:1]),
+        key=lambda problem: len(problem["loc"]),
+    )
     place = [str(part) for part in first["loc"]]
     param = place[0] if place else None
     inner = f"{place[-1]}: " if len(place) > 1 and isinstance(first["loc"][-2], int) else ""

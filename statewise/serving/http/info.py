@@ -45,7 +45,7 @@ def _model(served: Any) -> dict[str, Any]:
 
 async def models(service: Service, request: Request) -> Response:
     served = service.ready_engine().models
-    return as_json({"object": "list", "data": [_model(one) for one in served.values()]})
+    return as_json({"object": "list", "data": [_model(model) for model in served.values()]})
 
 
 async def model(service: Service, request: Request) -> Response:

@@ -30,10 +30,10 @@ class Pieces:
         """The `logprobs` of a choice; `offset` is where its first token begins in the text."""
         name = _as_id if as_ids else self.of
         return {
-            "tokens": [name(one.id) for one in scored],
-            "token_logprobs": [_finite(one.logprob) for one in scored],
-            "top_logprobs": [_top(one, name) for one in scored],
-            "text_offset": self._offsets([one.id for one in scored], offset),
+            "tokens": [name(token.id) for token in scored],
+            "token_logprobs": [_finite(token.logprob) for token in scored],
+            "top_logprobs": [_top(token, name) for token in scored],
+            "text_offset": self._offsets([token.id for token in scored], offset),
         }
 
     def report_chat(self, scored: Sequence[Scored], *, offset: int, as_ids: bool = False) -> dict[str, Any]:
@@ -41,8 +41,8 @@ class Pieces:
         name = _as_id if as_ids else self.of
         return {
             "content": [
-                {**_token(one.id, one.logprob, name), "top_logprobs": [_token(*best, name) for best in one.top]}
-                for one in scored
+                {**_token(token.id, token.logprob, name), "top_logprobs": [_token(*best, name) for best in token.top]}
+                for token in scored
             ],
             "refusal": None,
         }

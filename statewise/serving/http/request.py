@@ -59,8 +59,8 @@ def _refuse_if(problem: Callable[[Any], str | None]) -> BeforeValidator:
     """For JSON values that one sentence explains better than a union of types."""
 
     def validate(value: Any) -> Any:
-        if found := problem(value):
-            raise ValueError(found)
+        if reason := problem(value):
+            raise ValueError(reason)
         return value
 
     return BeforeValidator(validate)

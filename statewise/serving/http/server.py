@@ -63,8 +63,8 @@ class _Pipeline(list[Any]):
 
     __slots__ = ()
 
-    def appendleft(self, one: Any) -> None:
-        self.insert(0, one)
+    def appendleft(self, item: Any) -> None:
+        self.insert(0, item)
 
 
 class Protocol(HttpToolsProtocol):
@@ -316,10 +316,10 @@ class Server:
 
 async def _first(*waited: Any) -> None:
     """Until one of them is done; the others are given up, but for futures that somebody else made."""
-    tasks = [asyncio.ensure_future(one) for one in waited]
+    tasks = [asyncio.ensure_future(awaited) for awaited in waited]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task, one in zip(tasks, waited):
-        if task is not one:
+    for task, awaited in zip(tasks, waited):
+        if task is not awaited:
             task.cancel()
 
 

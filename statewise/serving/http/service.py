@@ -52,10 +52,6 @@ class Service:
         self._pieces: dict[str, Pieces] = {}
         self.responses = Kept()
 
-    @property
-    def is_ready(self) -> bool:
-        return self.engine is not None and not self.draining and not self.failed
-
     def ready_engine(self) -> AnyEngine:
         if self.failed:
             raise HttpError(503, "the engine failed; the server is about to stop", code="engine_failed")
@@ -91,7 +87,7 @@ class Service:
     def served(self, name: str | None, *, task: str | None = None) -> Any:
         """The model of that name, or the only one for the task."""
         models = self.ready_engine().models
-        able = {key: one for key, one in models.items() if task is None or one.task == task}
+        able = {key: model for key, model in models.items() if task is None or model.task == task}
         if name is None:
             if len(able) != 1:
                 raise invalid(f"name a model; served here: {', '.join(able) or 'none for this task'}", param="model")

@@ -60,9 +60,9 @@ async def list_all(service: Service, request: Request) -> Response:
     if not re.fullmatch("[1-9][0-9]{0,3}", limit) or int(limit) > _PART:
         raise invalid(f"limit {limit[:32]!r}; expected 1 to {_PART}", param="limit")
     after = checked_id(query["after"]) if "after" in query else None
-    found = await asked_store(service, lambda: store.list(owner_of(request), limit=int(limit) + 1, after=after))
-    part = found[: int(limit)]
-    return as_json({"object": "list", "data": part, "has_more": len(found) > len(part)})
+    entries = await asked_store(service, lambda: store.list(owner_of(request), limit=int(limit) + 1, after=after))
+    part = entries[: int(limit)]
+    return as_json({"object": "list", "data": part, "has_more": len(entries) > len(part)})
 
 
 async def describe(service: Service, request: Request) -> Response:
