@@ -1,12 +1,10 @@
 """`statewise generate`: text from a trained model, token by token."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from statewise.cli.option import Device, Json, MixerOption, RunFolder, open_run, option
 from statewise.cli.output import print_json, put, tell
-
-_TOKENS = 300  # default for language models
 
 
 def generate(
@@ -45,7 +43,6 @@ def generate(
     """
     from statewise.decoding import Sampling
     from statewise.specs import UserError
-    from statewise.tasks import LanguageModelRun
 
     sampling = Sampling(repetition, temperature, top_k, top_p, min_p, seed).check()
     if state is not None and not state.is_file():
@@ -55,46 +52,16 @@ def generate(
             f"--save-state {str(save_state)!r} cannot be written", fix="name a file in a folder that exists"
         )
     opened = open_run(run, device=device, mixer=mixer)
-    if not isinstance(opened, LanguageModelRun):
-        if state or save_state:
-            raise UserError(
-                f"a {opened.spec.task} run has no text to continue later", fix="leave out --state and --save-state"
-            )
-        text = opened.generate(prompt, tokens=tokens, sampling=sampling, stop=stop or ())
-        _print({"prompt": prompt, "text": text}, text, json_=json_)
-        return
-    if unknown := opened.tokenizer.unknown_in(prompt):
-        tell(
-            f"warning: parts of the prompt are not in the run's vocabulary: {', '.join(map(repr, unknown))}",
-            error=True,
-        )
-    tokens = _TOKENS if tokens is None else tokens
-    if opened.spec.data.direction == "reverse":
-        if state or save_state or stop:
-            raise UserError("this run reads backwards; --state, --save-state and --stop do not apply")
-        text = opened.generate(prompt, tokens=tokens, sampling=sampling)
-        count = len(opened.tokenizer.encode(text)) + len(opened.tokenizer.encode(prompt))
-        _print({"prompt": prompt, "text": text, "tokens": count}, text + prompt, json_=json_)
-        return
-    at = opened.load_state(state) if state is not None else opened.begin()
-    pieces = []
-    if not json_ and state is None:
-        put(prompt, end="")
-    for piece, after in opened.stream(prompt, tokens=tokens, sampling=sampling, stop=stop or (), start=at):
-        at = after
-        pieces.append(piece)
+    generation = opened.generation(
+        prompt, tokens=tokens, sampling=sampling, stop=stop or (), state=state, save_state=save_state
+    )
+    if generation.unknown:
+        unknown = ", ".join(map(repr, generation.unknown))
+        tell(f"warning: parts of the prompt are not in the run's vocabulary: {unknown}", error=True)
+    for piece in generation.pieces:
         if not json_:
             put(piece, end="")
-    if save_state is not None:
-        opened.save_state(at, save_state)
     if json_:
-        print_json({"prompt": prompt, "text": "".join(pieces), "tokens": int(at.position_B)})
+        print_json(generation.facts())
     else:
         tell()
-
-
-def _print(result: dict[str, Any], text: str, *, json_: bool) -> None:
-    if json_:
-        print_json(result)
-    else:
-        put(text)

@@ -2,10 +2,10 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import torch
 from torch import nn
@@ -26,6 +26,14 @@ from statewise.training import ExposureGap, History, read_history
 
 R = TypeVar("R", bound="Run")
 _PLACE = ("file", "line")
+
+
+class Generation(NamedTuple):
+    """What a run writes after a prompt, for somebody who watches."""
+
+    pieces: Iterator[str]  # as they are shown, one behind the other
+    facts: Callable[[], dict[str, Any]]  # after the last piece: the prompt, the text, and what else is known of it
+    unknown: Sequence[str] = ()  # parts of the prompt that are not in the run's vocabulary
 
 
 class Run(ABC):
@@ -189,6 +197,30 @@ class Run(ABC):
         True
         """
         return self._generate(prompt, tokens, sampling or Sampling(), stop)
+
+    def generation(
+        self,
+        prompt: str = "",
+        *,
+        tokens: int | None = None,
+        sampling: Sampling | None = None,
+        stop: Sequence[str] = (),
+        state: Path | None = None,
+        save_state: Path | None = None,
+    ) -> Generation:
+        """`generate` piece by piece. A run with a state goes on from the file `state`, and saves into `save_state`.
+
+        >>> generation = sw.load("runs/classification").generation("a warm film")
+        >>> "".join(generation.pieces) == generation.facts()["text"]
+        True
+        """
+        if state or save_state:
+            raise UserError(
+                f"a {self.spec.task} run has no text to continue later",
+                fix=f"leave out {option('state')} and {option('save_state')}",
+            )
+        text = self.generate(prompt, tokens=tokens, sampling=sampling, stop=stop)
+        return Generation(iter([text]), lambda: {"prompt": prompt, "text": text})
 
     @abstractmethod
     def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str: ...

@@ -18,6 +18,7 @@ from statewise.specs import LanguageModelSpec, UserError, option
 from statewise.tasks.answers import Answers, Sample, tokens_per_second
 from statewise.tasks.folder import Opened, is_shipped
 from statewise.tasks.language_model.documents import Documents, feed_within
+from statewise.tasks.language_model.generation import text_generation
 from statewise.tasks.language_model.job import LanguageModelEvaluation, evaluate, fresh_window
 from statewise.tasks.language_model.sample import first_text, generated_pieces, text_pieces
 from statewise.tasks.language_model.specimens import TextSpecimens
@@ -230,12 +231,9 @@ class LanguageModelRun(SelfReadingRun, OrderedRun):
         return Portable(settings, files, machine=self.model, start=self.begin(), weights=weights_sha256(self.model))
 
     def decode_speed(self) -> float | None:
-        _, at = extend(self.model, self.begin(), Sampling(seed=0), tokens=_WARM)
-
-        def generate_more() -> int:
-            return extend(self.model, at, Sampling(seed=0), tokens=_TIMED)[0].shape[1]
-
-        return tokens_per_second(generate_more, self.device)
+        sampling = Sampling(seed=0)
+        _, at = extend(self.model, self.begin(), sampling, tokens=_WARM)
+        return tokens_per_second(lambda: extend(self.model, at, sampling, tokens=_TIMED)[0].shape[1], self.device)
 
     def _split(self, data: Data | None) -> Split:
         if data is None:
@@ -313,6 +311,8 @@ class LanguageModelRun(SelfReadingRun, OrderedRun):
             if text.stopped:
                 return
         yield text.finish(), at
+
+    generation = text_generation
 
     def _generate(self, prompt: str, tokens: int | None, sampling: Sampling, stop: Sequence[str]) -> str:
         """The text that follows the prompt, or precedes it for a model that reads in reverse."""
