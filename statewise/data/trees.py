@@ -5,6 +5,7 @@ N nodes of all trees together, B trees.
 
 import gc
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from statewise.data.flat_tree import FlatTree, parse_flat
-from statewise.data.hub import hub_name, read_hub
+from statewise.data.hub import hub_name, hub_rows
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, path_list, read_lines, refuse_empty
 from statewise.specs import UserError
 
@@ -96,16 +97,28 @@ def read_flat_trees(paths: Paths, *, encoding: str = UTF8) -> Examples[LabelledT
 
 
 def _read_all(paths: Paths, encoding: str, parse: Callable[[str, Where], Tree | FlatTree]) -> Examples[LabelledTree]:
-    trees: Examples[LabelledTree] = Examples()
+    counts: Counter[str] = Counter()
     with gc_disabled():
-        for path in path_list(paths):
-            for text, where in bracketed(_lines(path, encoding)):
-                if text is None:
-                    trees.counts["empty lines"] += 1
-                else:
-                    trees.append(LabelledTree(parse(text, where), where))
-    refuse_empty(trees, paths, "tree")
-    return trees
+        return Examples(_parsed(paths, counts, encoding, parse), counts)
+
+
+def flat_tree_rows(paths: Paths, counts: Counter[str], *, encoding: str = UTF8) -> Iterator[LabelledTree]:
+    """The trees of `read_flat_trees`, one at a time."""
+    return _parsed(paths, counts, encoding, parse_flat)
+
+
+def _parsed(
+    paths: Paths, counts: Counter[str], encoding: str, parse: Callable[[str, Where], Tree | FlatTree]
+) -> Iterator[LabelledTree]:
+    kept = 0
+    for path in path_list(paths):
+        for text, where in bracketed(_lines(path, encoding)):
+            if text is None:
+                counts["empty lines"] += 1
+            else:
+                kept += 1
+                yield LabelledTree(parse(text, where), where)
+    refuse_empty(kept, paths, "tree")
 
 
 @contextmanager
@@ -194,7 +207,7 @@ def _lines(path: Path, encoding: str) -> Iterator[Line]:
     if hub is None:
         yield from read_lines(path, encoding=encoding)
         return
-    for row in read_hub(hub.name, (_COLUMN,), config=hub.config, split=hub.split):
+    for row in hub_rows(hub.name, (_COLUMN,), config=hub.config, split=hub.split):
         yield Line(row.text(_COLUMN), row.where)
 
 
