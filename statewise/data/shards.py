@@ -28,7 +28,7 @@ SHARD_TOKENS = 1 << 23  # a batch of random rows touches a shard for each row: t
 
 _SMALLEST = 3  # tokens of a part: one beside the two ends
 _MOST = 1 << 50  # tokens of a part, and bytes of its text
-_LARGEST_INDEX = 1 << 26  # bytes: enough for a million shards
+LARGEST_INDEX = 1 << 26  # bytes: enough for a million shards
 _MOST_MAPPED = 256  # shards at a time; each takes a file handle
 REBUILD = "copy the folder again, or build it again: statewise data build"
 
@@ -36,11 +36,11 @@ Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 PartName = Literal["train", "validation"]
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class PartIndex(_Strict):
+class PartIndex(Strict):
     """A stream of so many tokens, the bytes of its text, and the sha256 of its shards and of its counts."""
 
     tokens: int = Field(ge=1, le=_MOST)
@@ -50,7 +50,7 @@ class PartIndex(_Strict):
     counts: Sha256
 
 
-class Index(_Strict):
+class Index(Strict):
     """What a folder holds. `made` is how: the settings that decided what the tokens are."""
 
     version: Literal[1]
@@ -85,7 +85,7 @@ def read_index(folder: Path) -> Index:
     """The index, if it is whole and the folder has the shards that it lists, in the right sizes."""
     path = folder / INDEX
     try:
-        table = from_json(read_small(path, largest=_LARGEST_INDEX))
+        table = from_json(read_small(path, largest=LARGEST_INDEX))
         index = Index.model_validate(table["index"])
         if table["sha256"] != index.sha256:
             raise ValueError("its sha256 is another")
@@ -109,13 +109,22 @@ class ShardedArray:
     """Numbers in files of one size, as a read-only array: indexed by a slice or by an array of positions.
 
     `file` names the shard of a number, `sha256s` are those of all shards, and `size` counts the numbers of all.
+    With `below`, a number that is less than 0 or not below it is refused.
     """
 
     def __init__(
-        self, file: Callable[[int], Path], *, dtype: str, size: int, shard_size: int, sha256s: Sequence[str]
+        self,
+        file: Callable[[int], Path],
+        *,
+        dtype: str,
+        size: int,
+        shard_size: int,
+        sha256s: Sequence[str],
+        below: int | None = None,
     ) -> None:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self._file, self._size, self._shard_size, self._sha256s = file, size, shard_size, sha256s
+        self._below = below
         self._checked: set[int] = set()
         self._mapped: OrderedDict[int, NDArray[Any]] = OrderedDict()
         for number in range(len(sha256s)):
@@ -171,15 +180,21 @@ class ShardedArray:
             return self._mapped[number]
         path = self._file(number)
         if number not in self._checked:
-            _refuse_other(path, self._sha256s[number], size=self._shard_bytes(number))
-            self._checked.add(number)
+            refuse_other(path, self._sha256s[number], size=self._shard_bytes(number))
         try:
             self._mapped[number] = np.memmap(path, self.dtype, mode="r")
         except OSError as error:
             raise UserError(f"{str(path)!r} cannot be read: {error.strerror or error}", fix=REBUILD) from None
+        if number not in self._checked:
+            self._refuse_range(self._mapped[number], path)
+            self._checked.add(number)
         if len(self._mapped) > _MOST_MAPPED:
             self._mapped.popitem(last=False)
         return self._mapped[number]
+
+    def _refuse_range(self, shard: NDArray[Any], path: Path) -> None:
+        if self._below is not None and (int(shard.min()) < 0 or int(shard.max()) >= self._below):
+            raise UserError(f"{str(path)!r} holds a number that is not below {self._below:,}", fix=REBUILD)
 
     def _shard_bytes(self, number: int) -> int:
         """The last shard is shorter."""
@@ -212,7 +227,7 @@ class ShardedTokens(ShardedArray):
     def counts_V(self, vocab: int) -> NDArray[np.int64]:
         """How often each id is a target, as it was counted when the shards were written."""
         path, sha256 = self._counts
-        _refuse_other(path, sha256, size=8 * vocab)
+        refuse_other(path, sha256, size=8 * vocab)
         counts_V = np.fromfile(path, "<i8").astype(np.int64)
         within = int(counts_V.min()) >= 0 and int(counts_V.max()) < len(self)
         if not within or int(counts_V.sum()) != len(self) - 1:
@@ -236,13 +251,13 @@ def release_pages(tokens: NDArray[Any]) -> None:
         getattr(tokens, "_mmap").madvise(mmap.MADV_DONTNEED)  # noqa: B009 (NumPy's name for it, untyped)
 
 
-def _refuse_other(path: Path, sha256: str, *, size: int) -> None:
-    """A file must be as long as the index says, and have its sha256."""
+def refuse_other(path: Path, sha256: str, *, size: int | None = None) -> None:
+    """A file must be as long as the index says (where it does), and have its sha256."""
     try:
         there = path.stat().st_size
     except OSError:
         raise UserError(f"{str(path)!r} is missing: the index lists it", fix=REBUILD) from None
-    if there != size or file_sha256(path) != sha256:
+    if size not in (None, there) or file_sha256(path) != sha256:
         raise UserError(f"{str(path)!r} is damaged: its sha256 is not the index's", fix=REBUILD)
 
 

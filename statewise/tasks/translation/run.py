@@ -126,7 +126,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
             scores["frequent"] = series_errors([self.frequent] * len(held), held.targets)
         longest_N = self._translator.longest(rows.sources, writer.decoding).cpu().numpy()
         apart_N = np.abs(np.array(length_N) - rows.whole)
-        ranges = by_length(rows.whole, length_N, exact_N, learned=self.longest_learned)
+        ranges = by_length(rows.whole.tolist(), length_N, exact_N, learned=self.longest_learned)
         return TranslationEvaluation(
             source_kind=self.spec.data.source_kind,
             nats=truth.nats_per_token,
@@ -137,7 +137,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
             uniform_nats=math.log(self.languages.target.vocab),
             frequent_target=self.frequent,
             cut=rows.cut,
-            out_of_reach=int((np.array(rows.whole) > longest_N).sum()),
+            out_of_reach=int((rows.whole > longest_N).sum()),
             unknown=self.languages.source.unknown_share(rows.sources),
             unknown_target=self.languages.target.unknown_share(rows.targets),
             decoding=writer.decoding.model_dump(),
@@ -164,7 +164,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
             return None
         index = np.unique(np.linspace(0, len(rows) - 1, min(_CALIBRATED, len(rows))).astype(int))
         drawn_NM = writer.draw_lengths([rows.sources[i] for i in index])
-        return for_machines(calibrate_lengths(np.array(rows.whole)[index], drawn_NM))
+        return for_machines(calibrate_lengths(rows.whole[index], drawn_NM))
 
     def exposure_gap(
         self,
