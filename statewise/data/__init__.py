@@ -26,6 +26,7 @@ from statewise.data.example_build import ExampleWriter as ExampleWriter
 from statewise.data.example_build import building as building
 from statewise.data.example_build import some_at_once as some_at_once
 from statewise.data.example_build import stamp as stamp
+from statewise.data.example_shards import DiskRows as DiskRows
 from statewise.data.example_shards import ExampleFolder as ExampleFolder
 from statewise.data.example_shards import ExampleIndex as ExampleIndex
 from statewise.data.example_shards import Names as Names
@@ -50,6 +51,7 @@ from statewise.data.hub import read_hub as read_hub
 from statewise.data.labelled import Labelled as Labelled
 from statewise.data.labelled import Text as Text
 from statewise.data.labelled import excluded_label as excluded_label
+from statewise.data.labelled import labelled_rows as labelled_rows
 from statewise.data.labelled import read_labelled as read_labelled
 from statewise.data.labelled import read_texts as read_texts
 from statewise.data.labels import UNSEEN as UNSEEN

@@ -6,7 +6,7 @@ B batch, T time, H height, W width, C values at each time step or in each cell.
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -17,24 +17,39 @@ from torch import Tensor
 
 from statewise.core import onto
 from statewise.data import (
+    AT_ONCE,
     LABEL_NAMES,
     TEXT_NAMES,
     Arrays,
+    DiskRows,
+    ExampleWriter,
     Grids,
+    HeldOut,
     Labelled,
     Scaling,
     Tokenizer,
     Where,
+    chosen,
     excluded_label,
     hold_out,
+    labelled_rows,
+    lengths_of,
+    mapped,
+    names_examples,
+    open_examples,
     pad,
     read_arrays,
     read_grids,
     read_labelled,
+    refuse_examples,
+    some_at_once,
 )
 from statewise.data.embedded import Parts, digits, docstrings, passages, recall
 from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, from_json, nearest, option, read_small
+from statewise.tasks.folder import fingerprint
 from statewise.training import Payload
+
+Index = NDArray[np.int64]
 
 
 class Batch(NamedTuple):
@@ -59,11 +74,14 @@ class Rows(NamedTuple):
         return len(self.sequences)
 
     @property
-    def lengths(self) -> list[int]:
+    def lengths(self) -> Index:
         """Of each row, how many time steps or cells it has."""
-        return [math.prod(sequence.shape[: max(1, sequence.ndim - 1)]) for sequence in self.sequences]
+        if isinstance(self.sequences, DiskRows):
+            return self.sequences.lengths_N
+        sizes = (math.prod(sequence.shape[: max(1, sequence.ndim - 1)]) for sequence in self.sequences)
+        return np.fromiter(sizes, np.int64, len(self.sequences))
 
-    def batch(self, index: NDArray[np.int64]) -> Batch:
+    def batch(self, index: Index) -> Batch:
         chosen = [self.sequences[i] for i in index]
         if chosen[0].ndim == 1:
             return Batch(*pad(chosen))
@@ -75,17 +93,40 @@ class Rows(NamedTuple):
         return Batch(padded, sizes.squeeze(1) if sizes.shape[1] == 1 else sizes)
 
 
+class Encoded(NamedTuple):
+    """Texts on disk as ids, by the vocabulary of `made_by`; and what was found of the training part."""
+
+    ids: Sequence[Index]
+    unknown: float  # share of the tokens
+    made_by: str  # sha256
+    sha256: str
+
+
 class Labels(NamedTuple):
-    """Texts, values or grids with their labels and places, as they were read."""
+    """Texts, values or grids with their labels and places, as they were read: lists, or rows on disk."""
 
     content: Sequence[Any]
-    labels: list[str]
-    where: list[Where]
+    labels: Sequence[str]
+    where: Sequence[Where]
     left_out: Mapping[str, int] = {}  # what of the files is not among them
+    encoded: Encoded | None = None
 
-    def chosen(self, index: NDArray[np.int64]) -> "Labels":
-        content, labels, where = ([part[i] for i in index] for part in (self.content, self.labels, self.where))
-        return Labels(content, labels, where, self.left_out)
+    def chosen(self, index: Index) -> "Labels":
+        content, labels, where = chosen(self.content, index), chosen(self.labels, index), chosen(self.where, index)
+        encoded = self.encoded and self.encoded._replace(ids=chosen(self.encoded.ids, index))
+        return Labels(content, labels, where, self.left_out, encoded)
+
+    @property
+    def sha256(self) -> str:
+        return self.encoded.sha256 if self.encoded else fingerprint(self.labels, map(_written, self.content))
+
+
+def _written(content: str | NDArray[Any]) -> str:
+    """All of a row, for the fingerprint, in one type; NumPy writes only the ends of a long one."""
+    if isinstance(content, str):
+        return content
+    with np.errstate(over="ignore"):  # what is infinite here is as different from all that is not
+        return f"{content.shape}{content.astype(np.float32).tobytes().hex()}"
 
 
 class Encoding(Protocol):
@@ -105,10 +146,17 @@ class TextEncoding(NamedTuple):
 
     def encode(self, content: Sequence[str]) -> Rows:
         ids = self.tokenizer.encode_many(list(content))
+        return self.rows(ids, self.tokenizer.unknown_share(ids))
+
+    def rows(self, ids: Sequence[Index], unknown: float) -> Rows:
         nothing = np.array([self.tokenizer.end_id])  # a text without a token is still a row
-        cut = sum(len(row) > self.longest for row in ids)
-        read = [row[: self.longest] if len(row) else nothing for row in ids]
-        return Rows(read, cut, self.tokenizer.unknown_share(ids))
+        cut = int((lengths_of(ids) > self.longest).sum())
+        read = mapped(
+            ids,
+            lambda row: row[: self.longest] if len(row) else nothing,
+            lambda length_N: np.minimum(length_N, self.longest).clip(min=1),
+        )
+        return Rows(read, cut, unknown)
 
     def files(self) -> dict[str, Payload]:
         return {"tokenizer.json": self.tokenizer.to_json()}
@@ -165,9 +213,19 @@ class GridEncoding(NamedTuple):
         return {"values": len(self.scaling.mean_C) * (self.columns or 1)}
 
 
+def encode(encoding: Encoding, rows: Labels) -> Rows:
+    """Rows as a model reads them: ids from the disk, where the same vocabulary made them."""
+    kept = rows.encoded
+    if kept is None or not isinstance(encoding, TextEncoding) or kept.made_by != encoding.tokenizer.sha256:
+        return encoding.encode(rows.content)
+    return encoding.rows(kept.ids, kept.unknown)
+
+
 def learn_encoding(run: ClassificationSpec, train: Labels) -> Encoding:
     """A vocabulary or a scaling, from the training part alone."""
     spec = run.data
+    if train.encoded is not None:
+        return load_encoding(spec, Path(spec.train[0]))
     if spec.kind != "text":
         scaling = _scaling(train.content)
         if spec.kind != "grid":
@@ -207,8 +265,9 @@ def load_encoding(spec: LabelledDataSpec, folder: Path) -> Encoding:
 
 def read_rows(spec: LabelledDataSpec, paths: Sequence[str], *, labelled: bool = True) -> Labels:
     """Rows of files in the spec's format; texts without a label are read by `read_texts`."""
+    refuse_examples(paths)
     if spec.kind == "text":
-        rows = read_labelled(paths, **spec.subset(*spec.layout_of_table, "text", "label", "empty", "leave_out"))
+        rows = read_labelled(paths, **_of_texts_in_files(spec))
         return _of_texts(rows, rows.counts)
     if spec.format in ("label-first", "folder"):
         raise UserError(f"data.format = {spec.format!r} holds texts, not values", fix="use an .npz, CSV or TSV")
@@ -259,15 +318,82 @@ def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
         if spec.kind == "text":
             embedded = _embedded(spec, seed=seed)
             return _of_texts(embedded.train, {}), _of_texts(embedded.held, {})
+    if names_examples(spec.train):
+        return stored_rows(spec)
     rows = read_rows(spec, spec.train) if spec.train else _of_arrays([digits()], vectors=spec.kind == "vector")
-    for label in spec.leave_out:
-        if excluded_label(label) not in rows.left_out:
-            raise UserError(f"data.leave_out: no row has the label {label!r}", fix=nearest(label, set(rows.labels)))
-    _refuse_header(spec, rows)
+    _refuse_misread(spec, rows)
     if spec.validation:
         return rows, read_rows(spec, spec.validation)
     split = hold_out(len(rows.labels), share=spec.held_out, seed=seed, strata=rows.labels)
     return rows.chosen(split.train_N), rows.chosen(split.held_M)
+
+
+# -------------------------------------------------------------------- on disk
+
+
+def store_rows(run: ClassificationSpec, writer: ExampleWriter) -> None:
+    """Labelled texts of any number in columns: texts, labels, and ids by the vocabulary that is learned from them."""
+    spec = run.data
+    if spec.kind != "text":
+        raise UserError(f"data.kind = {spec.kind!r}: only texts are kept on disk", fix="train on the files")
+    left_out: Counter[str] = Counter()
+    kinds: dict[str, int] = {}
+
+    def put(rows: Iterable[Labelled]) -> int:
+        for some in some_at_once(rows):
+            writer.texts("text", [row.text for row in some])
+            writer.numbers("label", [kinds.setdefault(row.label, len(kinds)) for row in some])
+            writer.places(row.where for row in some)
+        return writer.rows("text")
+
+    count = first = put(labelled_rows(spec.train, left_out, **_of_texts_in_files(spec)))
+    learned = list(kinds)
+    if spec.validation:
+        count = put(labelled_rows(spec.validation, Counter(), **_of_texts_in_files(spec)))
+    writer.texts("label_names", list(kinds))
+    read = writer.read()
+    whole = Labels(read.texts("text"), read.names("label"), read.places(), left_out)
+    _refuse_misread(spec, whole.chosen(np.arange(first)), names=learned)
+    if spec.validation:
+        split = HeldOut(np.arange(first), np.arange(first, count))
+    else:
+        split = hold_out(count, share=spec.held_out, seed=run.seed, strata=whole.labels)
+    writer.parts(*split)
+    train = whole.chosen(split.train_N)
+    encoding = learn_encoding(run, train)
+    assert isinstance(encoding, TextEncoding)
+    tokenizer = encoding.tokenizer
+    for begin in range(0, count, AT_ONCE):
+        part = whole.chosen(np.arange(begin, min(begin + AT_ONCE, count)))
+        writer.ids("ids", tokenizer.encode_many(list(part.content)), vocab=tokenizer.vocab)
+        writer.said("encoding", begin + len(part.labels), count)
+    ids = writer.read().ids("ids", below=tokenizer.vocab)
+    for name, content in encoding.files().items():
+        writer.file(name, str(content))
+    writer.facts |= {
+        "rows": count,
+        "left_out": dict(left_out),
+        "sha256": train.sha256,
+        **{f"unknown_{name}": tokenizer.unknown_share(ids.chosen(part)) for name, part in split._asdict().items()},
+    }
+
+
+def stored_rows(spec: LabelledDataSpec) -> tuple[Labels, Labels]:
+    folder = open_examples(Path(spec.train[0]), "classification")
+    encoding = load_encoding(spec, folder.path)
+    assert isinstance(encoding, TextEncoding)
+    tokenizer = encoding.tokenizer
+    ids, sha256 = folder.ids("ids", below=tokenizer.vocab), folder.fact("sha256", str)
+    texts = folder.texts("text"), folder.names("label"), folder.places(), folder.fact("left_out", dict)
+    train, held = (
+        Labels(*texts, Encoded(ids, folder.fact(f"unknown_{part}", float), tokenizer.sha256, sha256))
+        for part in ("train_N", "held_M")
+    )
+    return train.chosen(folder.part("train")), held.chosen(folder.part("validation"))
+
+
+def _of_texts_in_files(spec: LabelledDataSpec) -> dict[str, Any]:
+    return spec.subset(*spec.layout_of_table, "text", "label", "empty", "leave_out")
 
 
 def _embedded(spec: LabelledDataSpec, *, seed: int) -> Parts[Labelled]:
@@ -280,18 +406,24 @@ def _embedded(spec: LabelledDataSpec, *, seed: int) -> Parts[Labelled]:
             return docstrings()
 
 
-def _refuse_header(spec: LabelledDataSpec, rows: Labels) -> None:
-    """Columns by number are read without a header; a line of names would be a class of its own with one row."""
+def _refuse_misread(spec: LabelledDataSpec, rows: Labels, *, names: Sequence[str] | None = None) -> None:
+    """Labels to leave out that no row has; and a header that was read as a row.
+
+    Columns by number are read without a header; a line of names would be a class of its own with one row.
+    """
+    for label in spec.leave_out:
+        if excluded_label(label) not in rows.left_out:
+            known = set(rows.labels if names is None else names)
+            raise UserError(f"data.leave_out: no row has the label {label!r}", fix=nearest(label, known))
     if spec.kind != "text" or isinstance(spec.label, str):
         return
     counts = Counter(rows.labels)
-    for text, label, where in zip(rows.content, rows.labels, rows.where):
-        if (
-            where.line == 1
-            and counts[label] == 1
-            and (label.lower() in LABEL_NAMES or text.strip().lower() in TEXT_NAMES)
-        ):
+    for at, label in enumerate(rows.labels):
+        if counts[label] > 1 or rows.where[at].line != 1:
+            continue
+        text = rows.content[at]
+        if label.lower() in LABEL_NAMES or text.strip().lower() in TEXT_NAMES:
             raise UserError(
-                f"{where}: {label!r} and {text!r} look like names of columns, and no other row has that label",
+                f"{rows.where[at]}: {label!r} and {text!r} look like names of columns, and no other row has that label",
                 fix="set data.header = yes",
             )
