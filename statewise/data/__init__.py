@@ -22,6 +22,7 @@ from statewise.data.corpus import token_counts as token_counts
 from statewise.data.corpus import unigram_nats as unigram_nats
 from statewise.data.date_format import date_format as date_format
 from statewise.data.example_build import AT_ONCE as AT_ONCE
+from statewise.data.example_build import SHARD_BYTES as SHARD_BYTES
 from statewise.data.example_build import ExampleWriter as ExampleWriter
 from statewise.data.example_build import building as building
 from statewise.data.example_build import some_at_once as some_at_once
@@ -33,6 +34,7 @@ from statewise.data.example_shards import Names as Names
 from statewise.data.example_shards import Texts as Texts
 from statewise.data.example_shards import chosen as chosen
 from statewise.data.example_shards import holds_examples as holds_examples
+from statewise.data.example_shards import index_for as index_for
 from statewise.data.example_shards import lengths_of as lengths_of
 from statewise.data.example_shards import mapped as mapped
 from statewise.data.example_shards import names_examples as names_examples

@@ -69,16 +69,29 @@ class _Column:
 class ExampleWriter:
     """Columns of a folder. What is written can be read as soon as `read` has closed it; nothing is added then."""
 
-    def __init__(self, folder: Path, *, shard_bytes: int = SHARD_BYTES, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        shard_bytes: int = SHARD_BYTES,
+        progress: Progress | None = None,
+        source_bytes: int = 0,
+    ) -> None:
+        """`source_bytes` is the size of the files that are read, for `progress`."""
         self.folder, self.facts = folder, dict[str, Any]()
         self._shard_bytes, self._progress = shard_bytes, progress
+        self._source_bytes, self._read_bytes = source_bytes, 0
         self._open, self._closed = dict[str, _Column](), dict[str, ColumnIndex]()
         self._files, self._where = dict[str, str](), ("", "")
 
     def texts(self, name: str, texts: Sequence[str]) -> None:
         encoded = [text.encode() for text in texts]
-        self._column(name, "|u1").add(b"".join(encoded))
+        content = b"".join(encoded)
+        self._column(name, "|u1").add(content)
         self._ends(name, encoded)
+        self._read_bytes += len(content)
+        if self._progress is not None:
+            self._progress("reading", min(self._read_bytes, self._source_bytes), max(1, self._source_bytes))
 
     def ids(self, name: str, rows: Sequence[NDArray[Any]], *, vocab: int) -> None:
         column = self._column(name, "<u2" if vocab <= 1 << 16 else "<u4")
@@ -120,9 +133,10 @@ class ExampleWriter:
         self._open = {}
         return ExampleFolder(self.folder, self._index("", {}))
 
-    def said(self, what: str, done: int, total: int) -> None:
+    def encoded(self, done: int, total: int) -> None:
+        """So many examples of all: for `progress`."""
         if self._progress is not None:
-            self._progress(what, done, total)
+            self._progress("encoding", self._read_bytes * done // total, max(1, self._read_bytes))
 
     def finish(self, task: str, made: Mapping[str, Any]) -> ExampleIndex:
         self.read()
@@ -186,12 +200,21 @@ def building(folder: Path, key: str) -> Iterator[bool]:
                 f"{str(folder)!r} holds other files: {', '.join(sorted(names)[:3])}",
                 fix=f"name an empty folder: {option('out', 'FOLDER')}",
             )
-        write(folder / _UNFINISHED, json.dumps({"examples": key}))
-        for path in folder.iterdir():
-            if path.name not in (LOCK, _UNFINISHED):
-                path.unlink()
-        yield True
-        (folder / _UNFINISHED).unlink()
+        write(folder / _UNFINISHED, json.dumps({"examples": key}))  # before all else: a kill may come
+        _empty(folder)
+        try:
+            yield True
+        except BaseException:
+            _empty(folder)
+            raise
+        finally:
+            (folder / _UNFINISHED).unlink()
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.name not in (LOCK, _UNFINISHED):
+            path.unlink()
 
 
 def _is_ours(folder: Path) -> bool:

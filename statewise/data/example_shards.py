@@ -10,6 +10,7 @@ N rows, V values of all rows together.
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from pydantic import Field, ValidationError
 
 from statewise.data.lines import Where
 from statewise.data.shards import LARGEST_INDEX, Sha256, ShardedArray, Strict, refuse_other
-from statewise.specs import UserError, from_json, read_small
+from statewise.specs import UserError, from_json, option, read_small
 
 EXAMPLES = "examples.json"
 REBUILD = "copy the folder again, or build it again: statewise data build"
@@ -300,6 +301,12 @@ class Names(_Chosen[str]):
         return self._kind_N if self._index_N is None else self._kind_N[self._index_N]
 
     @property
+    def counts(self) -> Counter[str]:
+        """How often each of them is there."""
+        count_K = np.bincount(self.kind_N, minlength=len(self.names)).tolist()
+        return Counter({name: count for name, count in zip(self.names, count_K) if count})
+
+    @property
     def lengths_N(self) -> Index:
         lengths_N: Index = np.array(list(map(len, self.names)), dtype=np.int64)[self.kind_N]
         return lengths_N
@@ -387,13 +394,18 @@ class ExampleFolder:
             refuse_other(self.path / name, sha256)
 
 
-def open_examples(folder: Path, task: str) -> ExampleFolder:
+def index_for(folder: Path, task: str) -> ExampleIndex:
+    """The index of a folder of examples for this task."""
     index = read_example_index(folder)
     if index.task != task:
         raise UserError(
             f"{str(folder)!r} holds examples for the task {index.task}, and {task} is trained",
-            fix=f"name its task, or build another folder: statewise data build --task {task}",
+            fix=f"build another folder: {option('for', task)}",
         )
-    opened = ExampleFolder(folder, index)
+    return index
+
+
+def open_examples(folder: Path, task: str) -> ExampleFolder:
+    opened = ExampleFolder(folder, index_for(folder, task))
     opened.check_files()
     return opened

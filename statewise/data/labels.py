@@ -36,7 +36,7 @@ class Labels:
     @classmethod
     def of(cls, labels: Iterable[str]) -> "Labels":
         """From the labels of all training examples."""
-        counts = Counter(labels)
+        counts = labels.counts if isinstance(labels, Names) else Counter(labels)
         if not counts:
             raise UserError("there are no labels to learn", fix="give at least one labelled example")
         names = sorted(counts, key=_by_value if all(_is_whole(name) for name in counts) else str)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from statewise.data import ExampleIndex, ExampleWriter, building, names_examples, read_example_index, stamp
+from statewise.data import ExampleIndex, ExampleWriter, building, index_for, names_examples, read_example_index, stamp
 from statewise.specs import AnyRunSpec, Note, UserError, setting
 from statewise.tasks.job import Job
 
@@ -19,7 +19,7 @@ _OF_TRAINING = {"longest", "beyond", "reverse", "bleu"}
 _SPLIT = {"validation", "validation_target", "held_out"}
 
 
-def build_examples(spec: AnyRunSpec, job: type[Job], folder: Path, **options: Any) -> ExampleIndex:
+def write_examples(spec: AnyRunSpec, job: type[Job], folder: Path, **options: Any) -> ExampleIndex:
     """Write the data that `spec` names into a folder that `data.train` may name. A finished one is left as it is."""
     made = _made(spec)
     sources = [stamp(getattr(spec.data, name)) for name in spec.file_settings]
@@ -27,7 +27,8 @@ def build_examples(spec: AnyRunSpec, job: type[Job], folder: Path, **options: An
     with building(folder, key) as begun:
         if not begun:
             return read_example_index(folder)
-        writer = ExampleWriter(folder, **options)
+        sizes = [size for named in sources for _, files in named for _, size, _ in files]
+        writer = ExampleWriter(folder, source_bytes=sum(sizes), **options)
         try:
             job.store(spec, writer)
         except KeyboardInterrupt as error:
@@ -41,7 +42,7 @@ def as_stored(spec: S) -> S:
     if not names_examples(spec.data.train):
         return spec
     folder = Path(spec.data.train[0])
-    made = read_example_index(folder).made
+    made = index_for(folder, spec.task).made
     data: Any = spec.data
     fields, given = type(data).model_fields, data.model_dump(mode="json")
     kept = {}

@@ -366,7 +366,7 @@ def store_rows(run: ClassificationSpec, writer: ExampleWriter) -> None:
     for begin in range(0, count, AT_ONCE):
         part = whole.chosen(np.arange(begin, min(begin + AT_ONCE, count)))
         writer.ids("ids", tokenizer.encode_many(list(part.content)), vocab=tokenizer.vocab)
-        writer.said("encoding", begin + len(part.labels), count)
+        writer.encoded(begin + len(part.labels), count)
     ids = writer.read().ids("ids", below=tokenizer.vocab)
     for name, content in encoding.files().items():
         writer.file(name, str(content))

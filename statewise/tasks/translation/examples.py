@@ -407,7 +407,7 @@ def store_pairs(spec: PairDataSpec, writer: ExampleWriter, *, seed: int) -> None
         given = languages.source.encode(list(part.sources), part.where)
         writer.ids("source_ids", given, vocab=languages.source_vocab)
         writer.ids("target_ids", languages.encode_targets(list(part.targets)), vocab=languages.target.vocab)
-        writer.said("encoding", begin + len(part), count)
+        writer.encoded(begin + len(part), count)
     for name, content in languages.files().items():
         writer.file(name, str(content))
     writer.facts |= {
