@@ -27,10 +27,13 @@ from statewise.data.example_build import ExampleWriter as ExampleWriter
 from statewise.data.example_build import building as building
 from statewise.data.example_build import some_at_once as some_at_once
 from statewise.data.example_build import stamp as stamp
+from statewise.data.example_shards import Coded as Coded
 from statewise.data.example_shards import DiskRows as DiskRows
 from statewise.data.example_shards import ExampleFolder as ExampleFolder
 from statewise.data.example_shards import ExampleIndex as ExampleIndex
+from statewise.data.example_shards import Ids as Ids
 from statewise.data.example_shards import Names as Names
+from statewise.data.example_shards import Places as Places
 from statewise.data.example_shards import Texts as Texts
 from statewise.data.example_shards import chosen as chosen
 from statewise.data.example_shards import holds_examples as holds_examples
@@ -130,6 +133,7 @@ from statewise.data.tagged import Layout as Layout
 from statewise.data.tagged import Tagged as Tagged
 from statewise.data.tagged import format_of as format_of
 from statewise.data.tagged import read_tagged as read_tagged
+from statewise.data.tagged import tagged_rows as tagged_rows
 from statewise.data.tagged import with_tags as with_tags
 from statewise.data.text import only_chinese as only_chinese
 from statewise.data.text import space_characters as space_characters

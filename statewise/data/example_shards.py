@@ -33,6 +33,7 @@ F = TypeVar("F")
 
 _MOST = 1 << 50  # numbers of a column
 _BLOCK = 1 << 10  # rows whose ends are read at once
+_GATHERED = 4  # batches of places, after which mapped pages are released
 _RELEASED = 1 << 8  # rows read one by one, after which mapped pages are released
 
 Name = Annotated[str, Field(pattern=r"^[a-z]+(_[a-z]+)*(\.ends)?$")]
@@ -222,6 +223,13 @@ class _Ragged(_Chosen[E], ABC):
         lengths_N: Index = np.diff(ends_N, prepend=0)
         return lengths_N if self._index_N is None else lengths_N[self._index_N]
 
+    @property
+    def begins_N(self) -> Index:
+        """Where each row begins among all values."""
+        whole = self if self._index_N is None else self._of(np.arange(self._count))
+        begins_N: Index = np.cumsum(whole.lengths_N) - whole.lengths_N
+        return begins_N if self._index_N is None else begins_N[self._index_N]
+
     def values(self) -> Iterator[NDArray[Any]]:
         """Of each row, as they are stored."""
         for row_B in self._blocks():
@@ -231,9 +239,7 @@ class _Ragged(_Chosen[E], ABC):
             self._release()
 
     def _row(self, at: int) -> E:
-        self._since += 1
-        if self._since % _RELEASED == 0:
-            self._release()
+        self._count_read(1)
         row = self._place(at)
         begin, stop = (0, *self._ends_N[:1].tolist()) if row == 0 else self._ends_N[row - 1 : row + 1].tolist()
         return self._made(self._between(begin, stop))
@@ -242,6 +248,12 @@ class _Ragged(_Chosen[E], ABC):
         if not 0 <= begin <= stop <= len(self._values_V):
             raise UserError("a row of examples ends where none can: their index is damaged", fix=REBUILD)
         return self._values_V[begin:stop]
+
+    def _count_read(self, rows: int) -> None:
+        self._since += rows
+        if self._since >= _RELEASED:
+            self._since = 0
+            self._release()
 
     def _release(self) -> None:
         self._values_V.release()
@@ -283,6 +295,18 @@ class Texts(_Ragged[str]):
 
 @final
 class Ids(_Ragged[Index]):
+    def padded(self, row_U: Index) -> tuple[Index, Index]:
+        """Some rows at once, with zeros after their ends, and their lengths."""
+        row_U = row_U if self._index_N is None else self._index_N[row_U]
+        begin_U = np.where(row_U > 0, self._ends_N[np.maximum(row_U - 1, 0)], 0)
+        length_U = self._ends_N[row_U] - begin_U
+        at_C = np.arange(length_U.max(initial=1))
+        inside_UC = at_C < length_U[:, None]
+        padded_UC = np.zeros(inside_UC.shape, dtype=np.int64)
+        padded_UC[inside_UC] = self._values_V[(begin_U[:, None] + at_C)[inside_UC]]
+        self._count_read(len(row_U))
+        return padded_UC, length_U
+
     def _made(self, values: NDArray[Any]) -> Index:
         ids: Index = values.astype(np.int64)
         return ids
@@ -316,6 +340,24 @@ class Names(_Chosen[str]):
 
     def _of(self, index_N: Index) -> "Names":
         return Names(self.names, self._kind_N, index_N)
+
+
+@final
+class Coded:
+    """Numbers on disk that stand for others, as an array of those: indexed by positions."""
+
+    def __init__(self, number_N: ShardedArray, of_K: Index) -> None:
+        self._number_N, self._of_K, self._since = number_N, of_K, 0
+
+    def __len__(self) -> int:
+        return len(self._number_N)
+
+    def __getitem__(self, at: Index) -> Index:
+        self._since += 1
+        if self._since % _GATHERED == 0:
+            self._number_N.release()
+        of: Index = self._of_K[self._number_N[at]]
+        return of
 
 
 @final

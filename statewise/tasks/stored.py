@@ -14,7 +14,13 @@ from statewise.tasks.job import Job
 S = TypeVar("S", bound=Any)
 
 _VERSION = 1  # of what columns hold
-# Settings that decide what is read of an example: training may have others than the build had.
+# The settings that decide what is stored, by their tables; None: all of them.
+_DECISIVE: dict[str, set[str] | None] = {
+    "data": None,
+    "words": {"vocab", "min_count", "lower", "longest"},
+    "objective": {"nodes"},
+}
+# But what is read of a stored example is up to training.
 _OF_TRAINING = {"longest", "beyond", "reverse", "bleu"}
 _SPLIT = {"validation", "validation_target", "held_out"}
 
@@ -43,30 +49,41 @@ def as_stored(spec: S) -> S:
         return spec
     folder = Path(spec.data.train[0])
     made = index_for(folder, spec.task).made
-    data: Any = spec.data
-    fields, given = type(data).model_fields, data.model_dump(mode="json")
-    kept = {}
-    for name, value in given.items():
-        if name not in made or name in spec.file_settings or name in _OF_TRAINING:
-            continue
-        if value not in (made[name], json.loads(json.dumps(fields[name].default))):
-            raise UserError(
-                f"data.{name} is {value!r}, and {str(folder)!r} was built with {made[name]!r}",
-                fix=f"leave it out, or build another folder with {setting(f'data.{name}', value)}",
-            )
-        kept[name] = made[name]
     for name in _SPLIT & set(spec.file_settings):
-        if given[name]:
+        if value := getattr(spec.data, name):
             raise UserError(
                 f"data.{name} is set, but {str(folder)!r} holds its own held-out part",
-                fix=f"leave it out, or build another folder with {setting(f'data.{name}', given[name])}",
+                fix=f"leave it out, or build another folder with {setting(f'data.{name}', value)}",
             )
+    tables: dict[str, Any] = {}
+    for path, value in _decisive(spec).items():
+        table, _, name = path.partition(".")
+        own = tables.setdefault(table, getattr(spec, table))
+        if path in made and value not in (made[path], type(own)().model_dump(mode="json")[name]):
+            raise UserError(
+                f"{path} is {value!r}, and {str(folder)!r} was built with {made[path]!r}",
+                fix=f"leave it out, or build another folder with {setting(path, value)}",
+            )
+        tables[table] = own.model_copy(update={name: made.get(path, value)})
     try:
-        updated: S = spec.model_copy(update={"data": type(data).model_validate({**given, **kept})})
-        return updated
+        checked = {name: type(table).model_validate(table.model_dump()) for name, table in tables.items()}
     except ValidationError as error:
         raise UserError(f"{str(folder)!r} was built with other settings: {error.errors()[0]['msg']}") from None
+    updated: S = spec.model_copy(update=checked)
+    return updated
 
 
 def _made(spec: Any) -> dict[str, Any]:
-    return {"seed": spec.seed, **spec.data.model_dump(mode="json")}
+    return {"seed": spec.seed, **_decisive(spec)}
+
+
+def _decisive(spec: Any) -> dict[str, Any]:
+    """The settings that decide what is stored, by their paths."""
+    found = {}
+    for table, names in _DECISIVE.items():
+        given = getattr(spec, table, None)
+        settings = {} if given is None else given.model_dump(mode="json")
+        for name in settings if names is None else names & settings.keys():
+            if table != "data" or name not in {*spec.file_settings, *_OF_TRAINING}:
+                found[f"{table}.{name}"] = settings[name]
+    return found
