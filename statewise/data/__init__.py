@@ -49,6 +49,7 @@ from statewise.data.flat_tree import FlatTree as FlatTree
 from statewise.data.flat_tree import binarised as binarised
 from statewise.data.flat_tree import collapsed as collapsed
 from statewise.data.flat_tree import depth_of as depth_of
+from statewise.data.flat_tree import parse_flat as parse_flat
 from statewise.data.flat_tree import spans_of as spans_of
 from statewise.data.gettext_pairs import read_catalogs as read_catalogs
 from statewise.data.hub import hub_name as hub_name
@@ -151,3 +152,4 @@ from statewise.data.trees import gc_disabled as gc_disabled
 from statewise.data.trees import read_flat_trees as read_flat_trees
 from statewise.data.trees import read_trees as read_trees
 from statewise.data.trees import read_trees_and_gaps as read_trees_and_gaps
+from statewise.data.trees import tree_texts as tree_texts

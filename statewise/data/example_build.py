@@ -106,6 +106,10 @@ class ExampleWriter:
     def numbers(self, name: str, values: NDArray[Any] | Sequence[int]) -> None:
         self._column(name, "<i8").add(np.asarray(values, dtype=np.int64))
 
+    def small(self, name: str, values: NDArray[Any]) -> None:
+        """Numbers below 2^32."""
+        self._column(name, "<u4").add(values)
+
     def places(self, places: Iterable[Where]) -> None:
         files, lines = [], []
         for where in places:

@@ -346,8 +346,8 @@ class Names(_Chosen[str]):
 class Coded:
     """Numbers on disk that stand for others, as an array of those: indexed by positions."""
 
-    def __init__(self, number_N: ShardedArray, of_K: Index) -> None:
-        self._number_N, self._of_K, self._since = number_N, of_K, 0
+    def __init__(self, number_N: ShardedArray, decode: Callable[[Index], Index]) -> None:
+        self._number_N, self._decode, self._since = number_N, decode, 0
 
     def __len__(self) -> int:
         return len(self._number_N)
@@ -356,8 +356,7 @@ class Coded:
         self._since += 1
         if self._since % _GATHERED == 0:
             self._number_N.release()
-        of: Index = self._of_K[self._number_N[at]]
-        return of
+        return self._decode(self._number_N[at].astype(np.int64))
 
 
 @final

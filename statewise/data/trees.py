@@ -99,17 +99,12 @@ def read_flat_trees(paths: Paths, *, encoding: str = UTF8) -> Examples[LabelledT
 def _read_all(paths: Paths, encoding: str, parse: Callable[[str, Where], Tree | FlatTree]) -> Examples[LabelledTree]:
     counts: Counter[str] = Counter()
     with gc_disabled():
-        return Examples(_parsed(paths, counts, encoding, parse), counts)
+        texts = tree_texts(paths, counts, encoding=encoding)
+        return Examples((LabelledTree(parse(text, where), where) for text, where in texts), counts)
 
 
-def flat_tree_rows(paths: Paths, counts: Counter[str], *, encoding: str = UTF8) -> Iterator[LabelledTree]:
-    """The trees of `read_flat_trees`, one at a time."""
-    return _parsed(paths, counts, encoding, parse_flat)
-
-
-def _parsed(
-    paths: Paths, counts: Counter[str], encoding: str, parse: Callable[[str, Where], Tree | FlatTree]
-) -> Iterator[LabelledTree]:
+def tree_texts(paths: Paths, counts: Counter[str], *, encoding: str = UTF8) -> Iterator[tuple[str, Where]]:
+    """The text of each tree of all files, one at a time, and where it starts."""
     kept = 0
     for path in path_list(paths):
         for text, where in bracketed(_lines(path, encoding)):
@@ -117,7 +112,7 @@ def _parsed(
                 counts["empty lines"] += 1
             else:
                 kept += 1
-                yield LabelledTree(parse(text, where), where)
+                yield text, where
     refuse_empty(kept, paths, "tree")
 
 

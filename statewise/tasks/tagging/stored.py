@@ -98,14 +98,14 @@ class Learned(NamedTuple):
         begin_P, length_P = in_parts(self.sentences.lengths_N, longest, self.sentences.begins_N)
         rank_F, word_F = self.folder.numbers("rank")[:], self.folder.numbers("form_word")[:]
         vocab = self.known.encoding.characters.vocab
-        words_N = Coded(self.folder.numbers("word", below=len(rank_F)), rank_F)
+        words_N = Coded(self.folder.numbers("word", below=len(rank_F)), rank_F.__getitem__)
         return Sentences(words_N, begin_P, length_P, word_F, self.folder.ids("form_letters", below=vocab))
 
     def tags(self) -> Coded:
         """The number of each word's tag among those learned."""
         names = list(self.folder.texts("tag_names"))
         id_K = np.array([self.known.tags.find(name) for name in names], dtype=np.int64)
-        return Coded(self.folder.numbers("tag", below=len(names)), id_K)
+        return Coded(self.folder.numbers("tag", below=len(names)), id_K.__getitem__)
 
 
 def open_stored(spec: TaggingSpec) -> tuple[Learned, list[Tagged]]:
