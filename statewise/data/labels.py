@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from statewise.data.example_shards import Names
+from statewise.data.example_columns import Names
 from statewise.data.lines import Where
 from statewise.specs import UserError, from_json, nearest
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statewise.data.batch import draws
-from statewise.data.example_shards import Texts
+from statewise.data.example_columns import Texts
 from statewise.data.series import Series
 from statewise.specs import UserError, setting
 

@@ -24,9 +24,8 @@ from statewise.tasks.classification.examples import (
     encode,
     learn_encoding,
     load_encoding,
-    read_split,
-    store_rows,
 )
+from statewise.tasks.classification.reading import read_split, store_rows
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
 from statewise.tasks.loss import categorical_loss
 from statewise.tasks.metric import directions

@@ -25,10 +25,9 @@ from statewise.tasks.classification.examples import (
     ValueEncoding,
     encode,
     load_encoding,
-    read_rows,
-    read_split,
 )
 from statewise.tasks.classification.job import log_probabilities
+from statewise.tasks.classification.reading import read_rows, read_split
 from statewise.tasks.classification.specimens import ClassificationSpecimens
 from statewise.tasks.folder import Opened
 from statewise.tasks.metric.label import LabelScores, label_scores

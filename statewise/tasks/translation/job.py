@@ -23,9 +23,8 @@ from statewise.tasks.translation.examples import (
     Pairs,
     learnable,
     most_frequent,
-    read_split,
-    store_pairs,
 )
+from statewise.tasks.translation.reading import read_split, store_pairs
 from statewise.tasks.translation.sides import mean_series, series_errors
 from statewise.tasks.translation.write import Writer, make_translator, told
 from statewise.training import Better, Parallel, Payload, Window

@@ -20,8 +20,9 @@ from statewise.tasks.portable import Portable
 from statewise.tasks.report import of_this_run
 from statewise.tasks.run import PredictingRun, SelfReadingRun, named
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline, by_length, for_machines
-from statewise.tasks.translation.examples import Languages, Pairs, Rows, load_frequent, read_files, read_split
+from statewise.tasks.translation.examples import Languages, Pairs, Rows, load_frequent
 from statewise.tasks.translation.portable import portable
+from statewise.tasks.translation.reading import read_files, read_split
 from statewise.tasks.translation.sides import SourceRow, series_errors, spelled
 from statewise.tasks.translation.specimens import Given, TranslationSpecimens, pairs_in
 from statewise.tasks.translation.write import Writer, make_translator, told
