@@ -61,22 +61,22 @@ def data(
     Example: statewise data build reviews.csv --out examples --for classification --set data.text=review
     """
     from statewise.display import make_amounts
-    from statewise.specs import LanguageModelSpec, UserError, load_recipe, make_spec
+    from statewise.specs import LanguageModelSpec, UserError, as_overrides, load_recipe, make_spec
 
     if "-" in (*source, *(validation or ())):
         raise UserError("standard input cannot be read here: data are read twice", fix="name a file")
-    given = {"tokenizer": tokenizer, "vocab": vocab, "validation": validation or None}
-    settings = {name: value for name, value in given.items() if value is not None}
-    table: dict[str, Any] = {"data": {"tokenizer": "bpe"}} if recipe is None else load_recipe(recipe)
-    table = {**table, "data": {**table.get("data", {}), **settings}}
+    given = {"data.tokenizer": tokenizer, "data.vocab": vocab, "data.validation": validation or None}
+    settings = as_overrides({name: value for name, value in given.items() if value is not None}) + (set_ or [])
     for setting in set_ or [] if recipe is None else []:
         if not setting.startswith("data."):
             raise UserError(f"--set {setting}: not a setting of the text", fix="expected --set data.NAME=VALUE")
     if workers is not None and workers < 1:
         raise UserError(f"--workers {workers}", fix="give 1 or more")
-    spec = make_spec(table, set_ or [], data=source, source="the command")
+    table = {"data": {"tokenizer": "bpe"}} if recipe is None else load_recipe(recipe)
+    spec = make_spec(table, settings, data=source, source="the command")
     progress = make_amounts(quiet=quiet or json_)
-    if isinstance(spec, LanguageModelSpec):
+    if recipe is None or isinstance(spec, LanguageModelSpec):
+        assert isinstance(spec, LanguageModelSpec)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return _tokens(spec.data, out, workers or cores, progress, json_)
     if workers is not None:
@@ -84,7 +84,7 @@ def data(
 
     from statewise.tasks import build_examples
 
-    index = build_examples(spec, out, progress=progress)
+    index = build_examples(recipe, source, out, settings=settings, progress=progress)
     counts = {name: index.columns[f"{name}_rows"].size for name in ("train", "validation")}
     if json_:
         print_json({"folder": str(out), "sha256": index.sha256, "task": index.task, **counts})

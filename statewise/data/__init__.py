@@ -38,13 +38,12 @@ from statewise.data.example_columns import Places as Places
 from statewise.data.example_columns import Texts as Texts
 from statewise.data.example_shards import ExampleFolder as ExampleFolder
 from statewise.data.example_shards import ExampleIndex as ExampleIndex
-from statewise.data.example_shards import holds_examples as holds_examples
 from statewise.data.example_shards import index_for as index_for
-from statewise.data.example_shards import names_examples as names_examples
 from statewise.data.example_shards import open_examples as open_examples
 from statewise.data.example_shards import read_example_index as read_example_index
-from statewise.data.example_shards import refuse_examples as refuse_examples
 from statewise.data.file import STDIN as STDIN
+from statewise.data.file import names_examples as names_examples
+from statewise.data.file import refuse_examples as refuse_examples
 from statewise.data.flat_tree import FlatTree as FlatTree
 from statewise.data.flat_tree import binarised as binarised
 from statewise.data.flat_tree import collapsed as collapsed

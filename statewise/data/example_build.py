@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statewise.data.example_shards import (
-    EXAMPLES,
     ColumnIndex,
     ExampleFolder,
     ExampleIndex,
     read_example_index,
     value_file,
 )
-from statewise.data.file import files_at
+from statewise.data.file import EXAMPLES, files_at
 from statewise.data.lines import Where
 from statewise.data.token_stream import Progress
 from statewise.disk import LOCK, TEMPORARY, locked, make_folder, write

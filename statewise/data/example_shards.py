@@ -9,7 +9,6 @@ N rows, V values of all rows together.
 
 import hashlib
 import json
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, final
@@ -18,10 +17,9 @@ from pydantic import Field, ValidationError
 
 from statewise.data.disk_rows import Index
 from statewise.data.example_columns import Ids, Names, Places, Texts
+from statewise.data.file import EXAMPLES
 from statewise.data.shards import LARGEST_INDEX, REBUILD, Sha256, ShardedArray, Strict, refuse_other
 from statewise.specs import UserError, from_json, option, read_small
-
-EXAMPLES = "examples.json"
 
 F = TypeVar("F")
 
@@ -53,30 +51,6 @@ class ExampleIndex(Strict):
     @property
     def sha256(self) -> str:
         return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
-
-
-def holds_examples(path: str | Path) -> bool:
-    return Path(path, EXAMPLES).is_file()
-
-
-def names_examples(paths: Sequence[str]) -> bool:
-    """Whether data are named that are a folder of examples, and nothing else."""
-    if not any(map(holds_examples, paths)):
-        return False
-    if len(paths) > 1:
-        raise UserError(
-            f"{', '.join(paths)!r}: a folder of examples is trained on alone",
-            fix="build one folder of all of these: statewise data build",
-        )
-    return True
-
-
-def refuse_examples(paths: Sequence[str]) -> None:
-    for path in paths:
-        if holds_examples(path):
-            raise UserError(
-                f"{path!r} holds examples to train on, and a file is read here", fix="name what it was made of"
-            )
 
 
 def value_file(folder: Path, name: str, number: int) -> Path:

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from statewise.data.example_shards import refuse_examples
 from statewise.data.file import STDIN
 from statewise.data.source import Source, measure, open_source
 from statewise.data.text import PIECE, Piece, num_bytes
@@ -42,7 +41,6 @@ class Sources(NamedTuple):
 
 def open_sources(spec: DataSpec, *, tokenizer: Tokenizer | None, spool: Path | None) -> Sources:
     """Find the files; nothing is read yet."""
-    refuse_examples((*spec.text, *spec.validation))
     if STDIN in spec.text and STDIN in spec.validation:
         raise UserError(
             "standard input '-' is both text and validation", fix="leave validation out, or name a file for it"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from statewise.data import SHARD_BYTES, ExampleIndex
 from statewise.models import AnyMixer, CustomMixer, own_mixers
-from statewise.specs import AnyRunSpec
+from statewise.specs import AnyRunSpec, load_recipe, make_spec
 from statewise.tasks.classification import ClassificationJob, ClassificationRun
 from statewise.tasks.folder import NEEDS, Opened, find_run, read_spec
 from statewise.tasks.forecasting import ForecastingJob, ForecastingRun
@@ -44,14 +44,25 @@ def open_job(spec: AnyRunSpec, opening: Opening) -> Job:
 
 
 def build_examples(
-    spec: AnyRunSpec, folder: str | Path, *, progress: Progress | None = None, shard_bytes: int = SHARD_BYTES
+    recipe: str,
+    data: Sequence[str | Path],
+    out: str | Path,
+    *,
+    settings: Sequence[str] = (),
+    progress: Progress | None = None,
+    shard_bytes: int = SHARD_BYTES,
 ) -> ExampleIndex:
-    """Write what `spec` would learn from to a folder of shards, which `train` takes as its data.
+    """Write what a recipe would learn from to a folder of shards, which `train` takes as its data.
 
     Neither the examples nor their ids need fit into memory; the weights are those of training on the files themselves.
     A finished folder is left as it is.
     """
-    return write_examples(spec, TASKS[spec.task].job, Path(folder), progress=progress, shard_bytes=shard_bytes)
+    base, source = load_recipe(recipe), f"recipe {recipe}"
+    spec = make_spec(base, settings, data=list(map(str, data)), source=source)
+    job = TASKS[spec.task].job
+    return write_examples(
+        spec, make_spec(base, source=source), job, Path(out), progress=progress, shard_bytes=shard_bytes
+    )
 
 
 def load(path: str | Path, *, device: str = "auto", mixer: AnyMixer | Sequence[AnyMixer] | None = None) -> Run:

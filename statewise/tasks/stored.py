@@ -25,9 +25,12 @@ _OF_TRAINING = {"longest", "beyond", "reverse", "bleu"}
 _SPLIT = {"validation", "validation_target", "held_out"}
 
 
-def write_examples(spec: AnyRunSpec, job: type[Job], folder: Path, **options: Any) -> ExampleIndex:
-    """Write the data that `spec` names into a folder that `data.train` may name. A finished one is left as it is."""
-    made = _made(spec)
+def write_examples(spec: AnyRunSpec, base: AnyRunSpec, job: type[Job], folder: Path, **options: Any) -> ExampleIndex:
+    """Write the data that `spec` names into a folder that `data.train` may name. A finished one is left as it is.
+
+    `base` is the recipe without the settings that were given with it: training may name it again.
+    """
+    made = {"seed": spec.seed, "recipe": _decisive(base), **_decisive(spec)}
     sources = [stamp(getattr(spec.data, name)) for name in spec.file_settings]
     key = hashlib.sha256(json.dumps([_VERSION, made, sources], sort_keys=True).encode()).hexdigest()
     with building(folder, key) as begun:
@@ -49,32 +52,30 @@ def as_stored(spec: S) -> S:
         return spec
     folder = Path(spec.data.train[0])
     made = index_for(folder, spec.task).made
+    recipe = made.get("recipe", {})
     for name in _SPLIT & set(spec.file_settings):
         if value := getattr(spec.data, name):
             raise UserError(
                 f"data.{name} is set, but {str(folder)!r} holds its own held-out part",
                 fix=f"leave it out, or build another folder with {setting(f'data.{name}', value)}",
             )
-    tables: dict[str, Any] = {}
+    tables: dict[str, dict[str, Any]] = {}
     for path, value in _decisive(spec).items():
         table, _, name = path.partition(".")
-        own = tables.setdefault(table, getattr(spec, table))
-        if path in made and value not in (made[path], type(own)().model_dump(mode="json")[name]):
+        own = getattr(spec, table)
+        default = type(own)().model_dump(mode="json")[name]
+        if path in made and value not in (made[path], default, recipe.get(path, default)):
             raise UserError(
                 f"{path} is {value!r}, and {str(folder)!r} was built with {made[path]!r}",
                 fix=f"leave it out, or build another folder with {setting(path, value)}",
             )
-        tables[table] = own.model_copy(update={name: made.get(path, value)})
+        tables.setdefault(table, own.model_dump())[name] = made.get(path, value)
     try:
-        checked = {name: type(table).model_validate(table.model_dump()) for name, table in tables.items()}
+        checked = {name: type(getattr(spec, name)).model_validate(table) for name, table in tables.items()}
     except ValidationError as error:
         raise UserError(f"{str(folder)!r} was built with other settings: {error.errors()[0]['msg']}") from None
     updated: S = spec.model_copy(update=checked)
     return updated
-
-
-def _made(spec: Any) -> dict[str, Any]:
-    return {"seed": spec.seed, **_decisive(spec)}
 
 
 def _decisive(spec: Any) -> dict[str, Any]:

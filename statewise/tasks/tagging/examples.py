@@ -29,7 +29,6 @@ from statewise.data import (
     hold_out,
     mapped,
     read_tagged,
-    refuse_examples,
 )
 from statewise.data.embedded import source_tags
 from statewise.models import Words
@@ -156,7 +155,6 @@ def layout_at(spec: TaggedDataSpec, path: str) -> Layout:
 
 
 def read_sentences(spec: TaggedDataSpec, paths: Sequence[str]) -> list[Tagged]:
-    refuse_examples(paths)
     return [
         sentence for path in paths for sentence in read_tagged(path, layout=layout_at(spec, path), scheme=spec.scheme)
     ]
