@@ -180,6 +180,10 @@ class Names(_Chosen[str]):
         lengths_N: Index = np.array(list(map(len, self.names)), dtype=np.int64)[self.kind_N]
         return lengths_N
 
+    def __iter__(self) -> Iterator[str]:
+        for row_B in self._blocks():
+            yield from (self.names[kind] for kind in self._kind_N[row_B].tolist())
+
     def _row(self, at: int) -> str:
         return self.names[int(self._kind_N[self._place(at)])]
 
@@ -216,10 +220,21 @@ class Places(_Chosen[Where]):
     def lengths_N(self) -> Index:
         raise NotImplementedError
 
+    def __iter__(self) -> Iterator[Where]:
+        for row_B in self._blocks():
+            yield from self._read(row_B)
+
     def _row(self, at: int) -> Where:
-        row = np.array([self._place(at)])
-        path, _, unit = self._files[int(self._file_N[row][0])].rpartition("\0")
-        return Where(path, int(self._line_N[row][0]), unit)
+        return next(self._read(np.array([self._place(at)])))
+
+    def _read(self, row_B: Index) -> Iterator[Where]:
+        file_B, line_B = self._file_N[row_B], self._line_N[row_B]
+        names = {file: self._files[file].rpartition("\0") for file in np.unique(file_B).tolist()}
+        for file, line in zip(file_B.tolist(), line_B.tolist()):
+            path, _, unit = names[file]
+            yield Where(path, line, unit)
+        self._file_N.release()
+        self._line_N.release()
 
     def _of(self, index_N: Index) -> "Places":
         return Places(self._files, self._file_N, self._line_N, index_N)

@@ -193,8 +193,11 @@ class ShardedArray:
         return self._mapped[number]
 
     def _refuse_range(self, shard: NDArray[Any], path: Path) -> None:
-        if self._below is not None and (int(shard.min()) < 0 or int(shard.max()) >= self._below):
+        if self._below is None:
+            return
+        if int(shard.min()) < 0 or int(shard.max()) >= self._below:
             raise UserError(f"{str(path)!r} holds a number that is not below {self._below:,}", fix=REBUILD)
+        release_pages(shard)
 
     def _shard_bytes(self, number: int) -> int:
         """The last shard is shorter."""

@@ -39,7 +39,6 @@ from statewise.data import (
 from statewise.data.embedded import ast_trees, operations
 from statewise.encoders import Forest, forest
 from statewise.specs import TreeDataSpec, TreeSpec, UserError, either, nearest
-from statewise.tasks.folder import fingerprint
 
 Index = NDArray[np.int64]
 Wanted = Callable[[Index], NDArray[np.bool_]]  # which of some nodes
@@ -292,10 +291,6 @@ class Learned(NamedTuple):
     dropped: int
 
 
-def trees_sha256(trees: Iterable[FlatTree]) -> str:
-    return fingerprint(map(str, trees))
-
-
 def roots_of(trees: Iterable[FlatTree]) -> Counter[str]:
     return Counter(tree.root_label for tree in trees if tree.root_label is not None)
 
@@ -305,12 +300,11 @@ def learned_labels(tree: FlatTree, nodes: str) -> list[str]:
     return [label for label in labels if label is not None]
 
 
-def learn(spec: TreeSpec, trees: Iterable[FlatTree]) -> tuple[Tokenizer, Labels]:
-    """Words and classes, from the training part alone; it is read twice."""
+def learn(spec: TreeSpec, words: Iterable[str], labels: Iterable[str]) -> tuple[Tokenizer, Labels]:
+    """Words and classes, of the training part alone."""
     data = spec.data
-    words = (word for tree in trees for word in tree.sentence())
     tokenizer = Tokenizer.train("whole", words, vocab=data.vocab, lower=data.lower, min_count=data.min_count)
-    return tokenizer, Labels.of(label for tree in trees for label in learned_labels(tree, spec.objective.nodes))
+    return tokenizer, Labels.of(labels)
 
 
 def load_vocabularies(folder: Path) -> tuple[Tokenizer, Labels]:

@@ -26,6 +26,7 @@ from statewise.data import (
 )
 from statewise.models import NodeClassifier, build_node_classifier, measured, row_flops
 from statewise.specs import TreeSpec
+from statewise.tasks.folder import fingerprint
 from statewise.tasks.job import Job, Opening, some_rows
 from statewise.tasks.metric import directions
 from statewise.tasks.stored import as_stored
@@ -41,13 +42,12 @@ from statewise.tasks.tree.examples import (
     read_split,
     refuse_wide,
     roots_of,
-    trees_sha256,
 )
 from statewise.tasks.tree.stored import open_stored, store_trees
 from statewise.training import Better, Parallel, Payload, Window
 
 _EVALUATION_NODES = 1 << 14
-_TREES_AT_ONCE = 1 << 12  # whose weights are summed
+_TREES_AT_ONCE = 1 << 8  # whose weights are summed
 
 
 @final
@@ -85,10 +85,14 @@ class TreeJob(Job):
             return cls(spec, learned, held, tokenizer=tokenizer, classes=classes, par=opening.par).of_checkpoint(kept)
         train, held = read_split(spec.read_data, seed=spec.seed)
         refuse_wide(spec, train)
-        tokenizer, classes = learn(spec, train.trees) if kept is None else load_vocabularies(kept)
-        learned = Learned(
-            make_trees(spec, train, tokenizer, classes), trees_sha256(train.trees), roots_of(train.trees), train.dropped
-        )
+        if kept is None:
+            words = (word for tree in train.trees for word in tree.sentence())
+            labels = (label for tree in train.trees for label in learned_labels(tree, spec.objective.nodes))
+            tokenizer, classes = learn(spec, words, labels)
+        else:
+            tokenizer, classes = load_vocabularies(kept)
+        trees, sha256 = make_trees(spec, train, tokenizer, classes), fingerprint(map(str, train.trees))
+        learned = Learned(trees, sha256, roots_of(train.trees), train.dropped)
         return cls(spec, learned, held, tokenizer=tokenizer, classes=classes, par=opening.par).of_checkpoint(kept)
 
     @classmethod

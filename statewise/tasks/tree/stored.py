@@ -4,14 +4,13 @@ N nodes of all trees together, B trees, W words.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
 from statewise.data import (
-    AT_ONCE,
     NO_LABEL,
     Coded,
     DiskRows,
@@ -32,6 +31,7 @@ from statewise.data import (
     tree_texts,
 )
 from statewise.specs import TreeDataSpec, TreeSpec, UserError
+from statewise.tasks.folder import fingerprint
 from statewise.tasks.tree.examples import (
     Index,
     Learned,
@@ -42,18 +42,19 @@ from statewise.tasks.tree.examples import (
     form,
     formed,
     learn,
+    learned_labels,
     load_vocabularies,
     refuse_new_names,
     refuse_none_left,
     refuse_standard_input,
     refuse_wider,
     roots_of,
-    trees_sha256,
     widest,
 )
 
 # Columns hold no number below 0, so these are added to what they hold.
 _LABEL, _WORD, _PARENT = -NO_LABEL, 1, 1
+_AT_ONCE = 1 << 6  # trees that are held while they are read and flattened: a tree has hundreds of nodes
 _PARSED = Where("a folder of examples", 0)  # what is stored could be parsed
 
 
@@ -99,7 +100,7 @@ def store_trees(spec: TreeSpec, writer: ExampleWriter) -> None:
 
     def put(paths: Sequence[str]) -> int:
         nonlocal dropped
-        for some in some_at_once(tree_texts(paths, Counter(), encoding=data.encoding)):
+        for some in some_at_once(tree_texts(paths, Counter(), encoding=data.encoding), size=_AT_ONCE):
             flat = [parse_flat(text, where) for text, where in some]
             names.update(label for tree in flat for label in tree.labels if label is not None)
             made = [form(tree, data) for tree in flat]
@@ -126,10 +127,12 @@ def store_trees(spec: TreeSpec, writer: ExampleWriter) -> None:
         split = hold_out(count, share=data.held_out, seed=spec.seed, strata=read.names("root"))
     writer.parts(*split)
     train = whole.chosen(split.train_N)
-    tokenizer, classes = learn(spec, train)
+    found = _Found(spec)
+    sha256 = fingerprint(found.written(train))
+    tokenizer, classes = learn(spec, found.words.elements(), found.labels.elements())
     words = 0
-    for begin in range(0, count, AT_ONCE):
-        some = list(whole.chosen(np.arange(begin, min(begin + AT_ONCE, count))))
+    for begin in range(0, count, _AT_ONCE):
+        some = list(whole.chosen(np.arange(begin, min(begin + _AT_ONCE, count))))
         words = _put_nodes(writer, flattened(some, tokenizer=tokenizer, classes=classes, spans=True), words)
         writer.encoded(begin + len(some), count)
     writer.file("tokenizer.json", tokenizer.to_json())
@@ -138,9 +141,25 @@ def store_trees(spec: TreeSpec, writer: ExampleWriter) -> None:
         "rows": count,
         "dropped": dropped_in_training,
         "binarise": data.binarise,
-        "sha256": trees_sha256(train),
-        "roots": dict(roots_of(train)),
+        "sha256": sha256,
+        "roots": dict(found.roots),
     }
+
+
+class _Found:
+    """What is counted of training trees while they are read once."""
+
+    def __init__(self, spec: TreeSpec) -> None:
+        self._nodes = spec.objective.nodes
+        self.words, self.labels, self.roots = Counter[str](), Counter[str](), Counter[str]()
+
+    def written(self, trees: Iterable[FlatTree]) -> Iterator[str]:
+        """Each tree as the fingerprint has it."""
+        for tree in trees:
+            self.words.update(tree.sentence())
+            self.labels.update(learned_labels(tree, self._nodes))
+            self.roots.update(roots_of([tree]))
+            yield str(tree)
 
 
 def _put_nodes(writer: ExampleWriter, nodes: Nodes, words: int) -> int:
