@@ -26,7 +26,7 @@ from statewise.specs import UserError, from_json, option, read_small
 
 E = TypeVar("E")
 
-SHARD_BYTES = 1 << 23  # of a shard, which is checked as a whole when a row of it is read
+SHARD_BYTES = 1 << 22  # of a shard, which is checked as a whole when a row of it is read
 AT_ONCE = 1 << 10  # examples that are held while they are read and encoded
 _UNFINISHED = "unfinished.json"
 

@@ -11,7 +11,7 @@ EXAMPLES = "examples.json"  # the index of a folder of examples
 
 
 def holds_examples(path: str | Path) -> bool:
-    return Path(path, EXAMPLES).is_file()
+    return os.path.isfile(os.path.join(path, EXAMPLES))  # no error, whatever the name
 
 
 def names_examples(paths: Sequence[str]) -> bool:
