@@ -43,11 +43,12 @@ def lines(recipe: str, chance: np.random.Generator) -> Callable[[int], str]:
 
     def made(number: int) -> str:
         text = texts[int(chance.integers(len(texts)))]
+        digits = " ".join(str(number))  # no text is there twice, and no word is new
         match recipe:
             case "translation":
-                return f"{number} {' '.join(text[:90])}\t{' '.join(text[90:])}\n"
+                return f"{digits} {' '.join(text[:90])}\t{' '.join(text[90:])}\n"
             case "classification":
-                return f"{number} {' '.join(text)}\t{'abc'[number % 3]}\n"
+                return f"{digits} {' '.join(text)}\t{'abc'[number % 3]}\n"
             case "tagging":
                 return "".join(f"{word} {'NVA'[len(word) % 3]}\n" for word in text) + "\n"
             case _:

@@ -7,7 +7,16 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from statewise.data import ExampleIndex, ExampleWriter, building, index_for, names_examples, read_example_index, stamp
+from statewise.data import (
+    STDIN,
+    ExampleIndex,
+    ExampleWriter,
+    building,
+    index_for,
+    names_examples,
+    read_example_index,
+    stamp,
+)
 from statewise.specs import AnyRunSpec, Note, UserError, setting
 from statewise.tasks.job import Job
 
@@ -30,6 +39,8 @@ def write_examples(spec: AnyRunSpec, base: AnyRunSpec, job: type[Job], folder: P
 
     `base` is the recipe without the settings that were given with it: training may name it again.
     """
+    if any(STDIN in getattr(spec.data, name) for name in spec.file_settings):
+        raise UserError("standard input cannot be read here: data are read twice", fix="name a file")
     made = {"seed": spec.seed, "recipe": _decisive(base), **_decisive(spec)}
     sources = [stamp(getattr(spec.data, name)) for name in spec.file_settings]
     key = hashlib.sha256(json.dumps([_VERSION, made, sources], sort_keys=True).encode()).hexdigest()

@@ -40,6 +40,17 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "trees-as-spans": ("tree", "trees.txt", {"model.kind": "gru", "objective.nodes": "root"}),
     "trees-validation": ("tree", "trees.txt", {"data.validation": ["held/trees.txt"]}),
 }
+# Like another of them; every night.
+SLOW = {
+    "pairs",
+    "pairs-left-out",
+    "pairs-validation",
+    "labels-bpe",
+    "tags",
+    "tags-validation",
+    "trees",
+    "trees-renamed",
+}
 # What `train` may say again of a folder that was built so; all else is in the folder.
 OF_TRAINING = ("data.longest", "data.beyond", "data.reverse")
 
@@ -83,7 +94,7 @@ def of_folder(name: str, files: Path) -> dict[str, Any]:
     return {key: value for key, value in given.items() if not key.startswith("data.") or key in OF_TRAINING}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES])
 def test_weights_and_figures_are_those_of_the_files(name: str, files: Path, tmp_path: Path) -> None:
     folder = build(name, files, tmp_path / "examples")
     assert any(path.name.endswith("-00003.values") for path in folder.iterdir())
@@ -97,6 +108,8 @@ def test_weights_and_figures_are_those_of_the_files(name: str, files: Path, tmp_
         assert not both[0].exists() or both[0].read_bytes() == both[1].read_bytes(), file
     assert repr(one.evaluate()) == repr(other.evaluate())
     assert repr(one.answers()) == repr(other.answers())
+    shown = [run.specimens() for run in (one, other)]
+    assert len({(specimens.at(1).name, specimens.at(1).pieces) for specimens in shown}) == 1
     # The run reads other files as those that the folder was made of.
     file = files / CASES[name][1]
     assert repr(one.evaluate(file)) == repr(other.evaluate(file))
