@@ -3,7 +3,8 @@
     python benchmarks/examples.py --megabytes 200 [--json FILE] [RECIPE ...]
 
 Each is a process of its own, of which the largest resident memory counts; that of the same on 1 % of the file is
-subtracted, so what remains is what grows with the examples. A row learns for a few steps of a tiny model.
+subtracted, so what remains is what grows with the examples. A tiny model learns for a few steps; what is held out is the
+same for both.
 """
 
 import json
@@ -21,9 +22,8 @@ from command_line import console, options, positive, write
 from rich.table import Table
 
 MEGABYTE = 10**6
-FEW = 100  # times smaller is what is subtracted
+FEW = 100  # times smaller is what is subtracted, and what is held out of both
 STEPS = {"train.steps": 20, "train.batch": 8, "train.evaluate_every": 20, "train.evaluate_tokens": 50, "seed": 1}
-HELD_OUT = {"data.held_out": 0.002}
 WIDTHS: dict[str, dict[str, Any]] = {
     "translation": {"model.encoder.width": 8, "model.decoder.width": 8, "decoding.watch": 0},
     **{recipe: {"model.width": 8} for recipe in ("classification", "tagging", "tree")},
@@ -74,17 +74,17 @@ def write_examples(path: Path, recipe: str, *, size: int) -> None:
             number += 1
 
 
-def peak(verb: str, recipe: str, data: Path, out: Path) -> Peak:
+def peak(verb: str, recipe: str, data: Path, held: Path, out: Path) -> Peak:
     """Of a process of its own."""
     began = time.monotonic()
-    words = [sys.executable, __file__, "--measured", verb, recipe, str(data), str(out)]
+    words = [sys.executable, __file__, "--measured", verb, recipe, str(data), str(held), str(out)]
     said = subprocess.run(words, capture_output=True, text=True, check=False)
     if said.returncode:
         raise RuntimeError(said.stderr)
     return Peak(float(said.stdout.split()[-1]), time.monotonic() - began)
 
 
-def measured(verb: str, recipe: str, data: str, out: str) -> None:
+def measured(verb: str, recipe: str, data: str, held: str, out: str) -> None:
     import torch
 
     from statewise.specs import as_overrides
@@ -92,7 +92,7 @@ def measured(verb: str, recipe: str, data: str, out: str) -> None:
     from statewise.training.progress import Silent
 
     torch.set_num_threads(1)
-    settings = {**STEPS, **WIDTHS[recipe], **({} if verb == "train" else HELD_OUT)}
+    settings = {**STEPS, **WIDTHS[recipe], **({} if verb == "train" else {"data.validation": [held]})}
     if verb == "build":
         build_examples(recipe, [data], out, settings=as_overrides(settings))
     else:
@@ -103,12 +103,14 @@ def measured(verb: str, recipe: str, data: str, out: str) -> None:
 def growth(recipe: str, folder: Path, *, megabytes: float) -> dict[str, Any]:
     """What a file of so many megabytes takes more than 1 % of it, in megabytes, and the seconds of the whole."""
     peaks: dict[str, list[Peak]] = {"build": [], "train": [], "train in memory": []}
+    held = folder / f"{recipe}-held.tsv"
+    write_examples(held, recipe, size=int(megabytes / FEW * MEGABYTE))
     for name, size in (("few", megabytes / FEW), ("many", megabytes)):
         file, built = folder / f"{recipe}-{name}.tsv", folder / f"{recipe}-{name}"
         write_examples(file, recipe, size=int(size * MEGABYTE))
-        peaks["build"].append(peak("build", recipe, file, built))
-        peaks["train"].append(peak("train", recipe, built, folder / f"{recipe}-{name}-run"))
-        peaks["train in memory"].append(peak("in memory", recipe, file, folder / f"{recipe}-{name}-plain"))
+        peaks["build"].append(peak("build", recipe, file, held, built))
+        peaks["train"].append(peak("train", recipe, built, held, folder / f"{recipe}-{name}-run"))
+        peaks["train in memory"].append(peak("in memory", recipe, file, held, folder / f"{recipe}-{name}-plain"))
     return {
         "file": file.stat().st_size / MEGABYTE,
         **{verb: many.megabytes - few.megabytes for verb, (few, many) in peaks.items()},

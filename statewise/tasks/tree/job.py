@@ -96,6 +96,7 @@ class TreeJob(Job):
         return cls(spec, learned, held, tokenizer=tokenizer, classes=classes, par=opening.par).of_checkpoint(kept)
 
     @classmethod
+    @gc_disabled()
     def store(cls, spec: TreeSpec, writer: ExampleWriter) -> None:
         store_trees(spec, writer)
 
