@@ -3,8 +3,8 @@
     python benchmarks/examples.py --megabytes 200 [--json FILE] [RECIPE ...]
 
 Each is a process of its own, of which the largest resident memory counts; that of the same on 1 % of the file is
-subtracted, so what remains is what grows with the examples. A tiny model learns for a few steps; what is held out is the
-same for both.
+subtracted, so what remains is what grows with the examples. A tiny model learns for a few steps; what is held out
+is the same for both.
 """
 
 import json

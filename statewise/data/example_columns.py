@@ -21,8 +21,9 @@ from statewise.specs import UserError
 E = TypeVar("E")
 
 _BLOCK = 1 << 10  # rows whose ends are read at once
-_GATHERED = 4  # batches of places, after which mapped pages are released
-_RELEASED = 1 << 8  # rows read one by one, after which mapped pages are released
+# Rows read here and there, after which mapped pages are released: the operating system may map two megabytes around
+# each.
+_RELEASED = 1 << 6
 
 
 class _Chosen(DiskRows[E], ABC):
@@ -196,16 +197,15 @@ class Coded:
     """Numbers on disk that stand for others, as an array of those: indexed by positions."""
 
     def __init__(self, number_N: ShardedArray, decode: Callable[[Index], Index]) -> None:
-        self._number_N, self._decode, self._since = number_N, decode, 0
+        self._number_N, self._decode = number_N, decode
 
     def __len__(self) -> int:
         return len(self._number_N)
 
     def __getitem__(self, at: Index) -> Index:
-        self._since += 1
-        if self._since % _GATHERED == 0:
-            self._number_N.release()
-        return self._decode(self._number_N[at].astype(np.int64))
+        number = self._number_N[at].astype(np.int64)
+        self._number_N.release()
+        return self._decode(number)
 
 
 @final
