@@ -1,4 +1,4 @@
-"""Parquet, Arrow and Feather files, whole; and the texts of one column of these or of a dataset, a few at a time."""
+"""Parquet, Arrow and Feather files, some rows at a time; and the texts of one column of these or of a dataset."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,17 +15,24 @@ from statewise.data.table import Column, no_column
 from statewise.specs import UserError, optional, setting
 
 _SETTING = "data.text_column"
-_ROWS, _ALL_ROWS = 256, 1 << 16  # of a batch; texts may be long
+_ROWS, _ALL_ROWS = 256, 1 << 12  # of a batch; texts may be long
 _BUFFER = 1 << 20  # bytes: a Parquet column is read page by page
 
 
-def read_columnar(path: Path) -> Any:
-    """The whole table of a file, or of a folder of Parquet files."""
+def read_columnar(path: Path) -> Iterator[Any]:
+    """A file as tables of some rows each, one at least; a folder of Parquet files as one."""
     if path.is_dir():
         with _refusing(path):
-            return _pyarrow(".parquet").read_table(path)
+            yield _pyarrow(".parquet").read_table(path)
+        return
+    table = _pyarrow().Table
     with _opened(path) as file:
-        return _pyarrow().Table.from_batches(file.batches(None), schema=file.schema)
+        rows = 0
+        for batch in file.batches(None):
+            rows += batch.num_rows
+            yield table.from_batches([batch])
+        if not rows:
+            yield table.from_batches([], schema=file.schema)
 
 
 def text_bytes(path: Path | HubName, column: Column) -> int:

@@ -7,10 +7,36 @@ from pathlib import Path
 from statewise.specs import UserError, nearest
 
 STDIN = "-"
+EXAMPLES = "examples.json"  # the index of a folder of examples
+
+
+def holds_examples(path: str | Path) -> bool:
+    return os.path.isfile(os.path.join(path, EXAMPLES))  # no error, whatever the name
+
+
+def names_examples(paths: Sequence[str]) -> bool:
+    """Whether data are named that are a folder of examples, and nothing else."""
+    if not any(map(holds_examples, paths)):
+        return False
+    if len(paths) > 1:
+        raise UserError(
+            f"{', '.join(paths)!r}: a folder of examples is trained on alone",
+            fix="build one folder of all of these: statewise data build",
+        )
+    return True
+
+
+def refuse_examples(paths: Sequence[str]) -> None:
+    for path in paths:
+        if holds_examples(path):
+            raise UserError(
+                f"{path!r} holds examples to train on, and a file is read here", fix="name what it was made of"
+            )
 
 
 def files_at(path: Path) -> list[Path]:
     """The file, or the files of the folder; a missing name is refused with the most similar one."""
+    refuse_examples([str(path)])
     try:
         if path.is_dir():
             return _files_below(path)

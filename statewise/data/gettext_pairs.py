@@ -68,7 +68,7 @@ def read_catalogs(language: str, folder: str | Path | None = None) -> Examples[P
             else:
                 seen.add(pair.source)
                 pairs.append(pair)
-    refuse_empty(pairs, chosen, "translated message")
+    refuse_empty(len(pairs), chosen, "translated message")
     return pairs
 
 

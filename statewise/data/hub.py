@@ -1,6 +1,7 @@
 """Rows of a Hugging Face dataset (`hub:NAME:SPLIT`), a Parquet or Arrow file (the extra `hub`), or a table of text."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -9,7 +10,7 @@ from statewise.data.dataset import NEEDED_BY, open_dataset
 from statewise.data.dataset import HubName as HubName
 from statewise.data.dataset import hub_name as hub_name
 from statewise.data.lines import Examples, Where
-from statewise.data.table import Column, Row, TableOptions, no_column, read_table
+from statewise.data.table import Column, Columns, Row, TableOptions, no_column, table_rows
 from statewise.specs import UserError, nearest, optional
 
 _SHOWN = 256  # rows to guess by which column is meant
@@ -17,7 +18,7 @@ _SHOWN = 256  # rows to guess by which column is meant
 
 def read_hub(
     name_or_path: str | Path,
-    columns: Sequence[Column] | Mapping[str, Column] | None,
+    columns: Columns | None,
     *,
     split: str = "train",
     config: str | None = None,
@@ -29,17 +30,34 @@ def read_hub(
     Where one is named by its number from 0, or none is named (None), rows hold all columns in the dataset's order.
     As a mapping, `columns` also says which setting names each column.
     """
+    return Examples(hub_rows(name_or_path, columns, split=split, config=config, data_files=data_files))
+
+
+def hub_rows(
+    name_or_path: str | Path,
+    columns: Columns | None,
+    *,
+    split: str = "train",
+    config: str | None = None,
+    data_files: Mapping[str, str] | Sequence[str] | str | None = None,
+) -> Iterator[Row]:
+    """The same, one at a time: of a Parquet or Arrow file a batch is in memory, of a dataset what the library holds."""
     if is_columnar(name_or_path):
         datasets = optional("datasets", extra="hub", needed_by=NEEDED_BY)
-        return dataset_rows(datasets.Dataset(read_columnar(Path(name_or_path))), columns, name=str(name_or_path))
+        first = 0
+        for table in read_columnar(Path(name_or_path)):
+            yield from dataset_rows(datasets.Dataset(table), columns, name=str(name_or_path), first=first)
+            first += table.num_rows
+        return
     dataset = open_dataset(name_or_path, split=split, config=config, data_files=data_files)
-    return dataset_rows(dataset, columns, name=str(name_or_path), part=f" {split}")
+    yield from dataset_rows(dataset, columns, name=str(name_or_path), part=f" {split}")
 
 
-def dataset_rows(
-    dataset: Any, columns: Sequence[Column] | Mapping[str, Column] | None, *, name: str, part: str = ""
-) -> Examples[Row]:
-    """Rows of an opened `datasets.Dataset`, as `read_hub` gives them. `name` and `part` are for messages."""
+def dataset_rows(dataset: Any, columns: Columns | None, *, name: str, part: str = "", first: int = 0) -> Iterator[Row]:
+    """Rows of an opened `datasets.Dataset`, as `read_hub` gives them. `name` and `part` are for messages.
+
+    `first` is the number of its first row.
+    """
     settings = columns if isinstance(columns, Mapping) else {}
     whole, columns = columns is None, list(settings.values()) or columns or ()
     numbered = [int(column) for column in columns if _is_number(column)]
@@ -62,11 +80,9 @@ def dataset_rows(
             raise UserError(f"the dataset {name!r} has no column {column!r}", fix=nearest(column, dataset.column_names))
     outer = list(dict.fromkeys(column.partition(".")[0] for column in names))
     features = {column: dataset.features[column] for column in outer}
-    rows: Examples[Row] = Examples()
-    for number, row in enumerate(dataset.with_format(None).select_columns(outer)):
+    for number, row in enumerate(dataset.with_format(None).select_columns(outer), start=first):
         where = Where(f"{name}{part}", number, "row")
-        rows.append(Row(tuple(_cell(row, column, features, where) for column in names), names, where))
-    return rows
+        yield Row(tuple(_cell(row, column, features, where) for column in names), names, where)
 
 
 def _is_number(column: Column) -> bool:
@@ -97,9 +113,11 @@ def _named(cell: Any, names: Sequence[str], column: str, where: Where) -> Any:
     return names[cell]
 
 
-def read_rows(path: Path, *, columns: Mapping[str, Column], **options: Unpack[TableOptions]) -> Examples[Row]:
-    """Rows of a dataset or a file; the options are those of `read_table` and apply to files only."""
+def read_rows(
+    path: Path, counts: Counter[str], *, columns: Mapping[str, Column], **options: Unpack[TableOptions]
+) -> Iterator[Row]:
+    """Rows of a dataset or a file, one at a time; the options are those of `table_rows` and apply to files only."""
     hub = hub_name(path)
     if hub is not None:
-        return read_hub(hub.name, columns, config=hub.config, split=hub.split)
-    return read_table(path, columns=columns, **options)
+        return hub_rows(hub.name, columns, config=hub.config, split=hub.split)
+    return table_rows(path, counts, columns=columns, **options)

@@ -1,9 +1,9 @@
 """Labelled texts: tables, lines that start with their label, folders of labels."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict, Unpack
 
 from statewise.data.hub import hub_name, read_rows
 from statewise.data.lines import UTF8, Examples, Paths, Where, path_list, read_lines, refuse_empty, suffix
@@ -26,8 +26,28 @@ class Text(NamedTuple):
     where: Where
 
 
-def read_labelled(
+class LabelledOptions(TypedDict, total=False):
+    """Options of `labelled_rows` that its callers pass on."""
+
+    text: Column
+    label: Column
+    format: LabelledFormat
+    header: Header
+    delimiter: str | None
+    empty: Empty
+    leave_out: Collection[str]
+    encoding: str
+
+
+def read_labelled(paths: Paths, **options: Unpack[LabelledOptions]) -> Examples[Labelled]:
+    """Texts with a label each: `labelled_rows`, with their counts."""
+    counts: Counter[str] = Counter()
+    return Examples(labelled_rows(paths, counts, **options), counts)
+
+
+def labelled_rows(
     paths: Paths,
+    counts: Counter[str],
     *,
     text: Column = "text",
     label: Column = "label",
@@ -37,26 +57,27 @@ def read_labelled(
     empty: Empty = "refuse",
     leave_out: Collection[str] = (),
     encoding: str = UTF8,
-) -> Examples[Labelled]:
-    """Texts with a label each. Columns are named, or numbered from 0 (see `read_table`).
+) -> Iterator[Labelled]:
+    """Texts with a label each, one at a time. Columns are named, or numbered from 0 (see `table_rows`).
 
     `label-first` is a label, white space, and the text. A folder has `<label>.txt` files with one example per line, or
     one folder per label with one example per file; files next to such folders are ignored. Examples with a label in
     `leave_out` are left out, for instance `unsup` of IMDB. `empty`: what to do with an example without text; skipped
     ones are counted.
     """
-    examples: Examples[Labelled] = Examples()
     excluded: Counter[str] = Counter()
+    kept = 0
     for path in path_list(paths):
         kind = _format_of(path) if format == "auto" else format
         match kind:
             case "folder":
-                of_file = Examples(_folder(path, examples, encoding))
+                of_file = _folder(path, counts, encoding)
             case "label-first":
-                of_file = Examples(_label_first(path, examples, encoding))
+                of_file = _label_first(path, counts, encoding)
             case _:
                 rows = read_rows(
                     path,
+                    counts,
                     format=kind,
                     header=header,
                     columns={"data.text": text, "data.label": label},
@@ -64,14 +85,14 @@ def read_labelled(
                     encoding=encoding,
                 )
                 of_file = labelled_columns(rows, text=text, label=label)
-        examples.counts += of_file.counts
-        excluded.update(example.label for example in of_file if example.label in leave_out)
-        examples += _with_text(
-            Examples(example for example in of_file if example.label not in leave_out), examples, empty
-        )
-    examples.counts.update({excluded_label(label): count for label, count in excluded.items()})
-    refuse_empty(examples, paths, "labelled example")
-    return examples
+        for example in of_file:
+            if example.label in leave_out:
+                excluded[example.label] += 1
+            elif _has_text(example, counts, empty):
+                kept += 1
+                yield example
+    counts.update({excluded_label(label): count for label, count in excluded.items()})
+    refuse_empty(kept, paths, "labelled example")
 
 
 def excluded_label(label: str) -> str:
@@ -79,10 +100,9 @@ def excluded_label(label: str) -> str:
     return f"of label {label!r}"
 
 
-def labelled_columns(rows: Examples[Row], *, text: Column, label: Column) -> Examples[Labelled]:
+def labelled_columns(rows: Iterable[Row], *, text: Column, label: Column) -> Iterator[Labelled]:
     """Texts and labels from two columns of a table."""
-    examples = (Labelled(row.text(text), _label(row, label), row.where) for row in rows)
-    return Examples(examples, rows.counts)
+    return (Labelled(row.text(text), _label(row, label), row.where) for row in rows)
 
 
 def read_texts(
@@ -108,6 +128,7 @@ def read_texts(
             continue
         rows = read_rows(
             path,
+            texts.counts,
             format="auto" if kind == "lines" else kind,
             header=header,
             columns=column_settings("data.text", text),
@@ -115,7 +136,6 @@ def read_texts(
             encoding=encoding,
             keep_empty=True,
         )
-        texts.counts += rows.counts
         texts += [Text(row.text(text, numbers=numbers) if row.cells else "", row.where) for row in rows]
     return texts
 
@@ -145,16 +165,16 @@ def _label(row: Row, column: Column) -> str:
     return label
 
 
-def _label_first(path: Path, examples: Examples[Labelled], encoding: str) -> Iterator[Labelled]:
+def _label_first(path: Path, counts: Counter[str], encoding: str) -> Iterator[Labelled]:
     for line in read_lines(path, encoding=encoding):
         label, *text = line.text.split(maxsplit=1)[:2] if line.text.strip() else [""]
         if label:
             yield Labelled(text[0].rstrip() if text else "", label, line.where)
         else:
-            examples.counts["empty lines"] += 1
+            counts["empty lines"] += 1
 
 
-def _folder(path: Path, examples: Examples[Labelled], encoding: str) -> Iterator[Labelled]:
+def _folder(path: Path, counts: Counter[str], encoding: str) -> Iterator[Labelled]:
     if not path.is_dir():
         raise UserError(f"{str(path)!r} is not a folder", fix="name the folder that holds the <label>.txt files")
     entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
@@ -163,7 +183,7 @@ def _folder(path: Path, examples: Examples[Labelled], encoding: str) -> Iterator
     folders = [entry for entry in entries if entry.is_dir()]
     if folders:
         if beside := len(entries) - len(folders):
-            examples.counts["files beside the folders of labels"] += beside
+            counts["files beside the folders of labels"] += beside
         for folder in folders:
             for file in sorted(entry for entry in folder.iterdir() if not entry.name.startswith(".")):
                 text = "\n".join(line.text for line in read_lines(file, encoding=encoding))
@@ -180,17 +200,16 @@ def _folder(path: Path, examples: Examples[Labelled], encoding: str) -> Iterator
             if line.text.strip():
                 yield Labelled(line.text.strip(), label, line.where)
             else:
-                examples.counts["empty lines"] += 1
+                counts["empty lines"] += 1
 
 
-def _with_text(examples: Examples[Labelled], kept: Examples[Labelled], empty: Empty) -> Iterator[Labelled]:
-    for example in examples:
-        if empty != "keep" and not example.text.strip():
-            if empty == "refuse":
-                raise UserError(
-                    f"{example.where}: the text is empty (label {example.label!r})",
-                    fix=f"correct or remove it, or skip such rows: {setting('data.empty', 'skip')} (or keep)",
-                )
-            kept.counts["empty texts"] += 1
-        else:
-            yield example
+def _has_text(example: Labelled, counts: Counter[str], empty: Empty) -> bool:
+    if empty == "keep" or example.text.strip():
+        return True
+    if empty == "refuse":
+        raise UserError(
+            f"{example.where}: the text is empty (label {example.label!r})",
+            fix=f"correct or remove it, or skip such rows: {setting('data.empty', 'skip')} (or keep)",
+        )
+    counts["empty texts"] += 1
+    return False

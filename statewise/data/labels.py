@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from statewise.data.example_columns import Names
 from statewise.data.lines import Where
 from statewise.specs import UserError, from_json, nearest
 
@@ -35,7 +36,7 @@ class Labels:
     @classmethod
     def of(cls, labels: Iterable[str]) -> "Labels":
         """From the labels of all training examples."""
-        counts = Counter(labels)
+        counts = labels.counts if isinstance(labels, Names) else Counter(labels)
         if not counts:
             raise UserError("there are no labels to learn", fix="give at least one labelled example")
         names = sorted(counts, key=_by_value if all(_is_whole(name) for name in counts) else str)
@@ -51,8 +52,12 @@ class Labels:
         self, names: Sequence[str], *, where: Sequence[Where] | None = None, unseen: Unseen = "refuse"
     ) -> Encoded:
         """Ids of labels. An unseen label raises an error with its line, or becomes `UNSEEN`, which is always wrong."""
-        ids_N = np.array([self._ids.get(name, UNSEEN) for name in names], dtype=np.int64)
-        missing = Counter(name for name in names if name not in self._ids)
+        if isinstance(names, Names):  # each kind of them once
+            ids_N = np.array([self.find(name) for name in names.names], dtype=np.int64)[names.kind_N]
+            missing = Counter(names.chosen(np.flatnonzero(ids_N == UNSEEN)))
+        else:
+            ids_N = np.array([self._ids.get(name, UNSEEN) for name in names], dtype=np.int64)
+            missing = Counter(name for name in names if name not in self._ids)
         if missing and unseen == "refuse":
             first = int(np.flatnonzero(ids_N == UNSEEN)[0])
             place = f"{where[first]}: " if where is not None else ""

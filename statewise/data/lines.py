@@ -6,11 +6,11 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from statewise.data.compressed import plain_name, unpacked
+from statewise.data.compressed import opened, plain_name, unpacked
 from statewise.data.file import STDIN, files_at
 from statewise.specs import UserError, setting
 
@@ -18,6 +18,7 @@ E = TypeVar("E")
 Paths = str | Path | Sequence[str | Path]
 
 UTF8 = "utf-8"
+_BLOCK = 1 << 20  # bytes of a file that are held at a time
 
 
 class Where(NamedTuple):
@@ -61,34 +62,77 @@ def path_list(paths: Paths) -> list[Path]:
     return named
 
 
-def refuse_empty(examples: Sequence[object], paths: Paths, what: str) -> None:
-    if not examples:
+def refuse_empty(count: int, paths: Paths, what: str) -> None:
+    if not count:
         names = ", ".join(map(str, path_list(paths)))
         raise UserError(f"{names!r} holds no {what}", fix="check that it is the right file")
 
 
 def read_lines(path: Path, *, encoding: str = UTF8, takes: str = "name the files in it one by one") -> Iterator[Line]:
-    """The lines of a UTF-8 file, or of another `encoding`, gzipped or not; no byte-order mark.
+    """The lines of a UTF-8 file, or of another `encoding`, gzipped or not, a block at a time; no byte-order mark.
 
     A line ends at `\\n` or `\\r\\n`, or at `\\r` in a file without any `\\n`. Nothing else ends a line: splitting at a
     lone `\\r`, a form feed or U+2028 would misalign parallel files. A folder is refused; `takes` is the advice.
     """
-    data = read_bytes(path, takes=takes)
+    blocks = _blocks(path, takes)
     if encoding != UTF8:
-        data = _transcoded(data, encoding, path)
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        blocks = _transcoded(blocks, encoding, path)
+    for number, line in enumerate(_split(_without_mark(blocks, path)), start=1):
+        where = Where(str(path), number)
+        yield Line(_decoded(line.removesuffix(b"\r"), where), where)
+
+
+def _blocks(path: Path, takes: str) -> Iterator[bytes]:
+    """The content of a file, decompressed, some at a time."""
+    if str(path) == STDIN:
+        yield read_bytes(path)
+        return
+    _refuse_folder(path, takes)
+    with opened(path) as file:
+        try:
+            while block := file.read(_BLOCK):
+                yield block
+        except OSError as error:
+            raise UserError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
+
+
+def _refuse_folder(path: Path, takes: str) -> None:
+    files = files_at(path)
+    if path.is_dir():
+        raise UserError(f"{str(path)!r} is a folder of {len(files)} files, not a file", fix=takes)
+
+
+def _without_mark(blocks: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    first = next(blocks, b"")
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UserError(
             f"{str(path)!r} is not UTF-8 text: it begins with the UTF-16 byte-order mark",
             fix=f"name it: {setting('data.encoding', 'utf-16')}",
         )
-    data = data.removeprefix(codecs.BOM_UTF8)
-    if b"\n" not in data:
-        data = data.replace(b"\r", b"\n")
-    lines = data.split(b"\n")
+    yield first.removeprefix(codecs.BOM_UTF8)
+    yield from blocks
+
+
+def _split(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The lines, without the byte that ends them. A file without any line end is held until it has been read."""
+    before: list[bytes] = []
+    ends = False
+    for block in blocks:
+        first, *rest = block.split(b"\n")
+        before.append(first)
+        if rest:
+            ends = True
+            yield b"".join(before)
+            before = [rest.pop()]
+            yield from rest
+    last = b"".join(before)
+    if ends:
+        lines = [last]
+    else:
+        lines = last.replace(b"\r", b"\n").split(b"\n")
     if not lines[-1]:
         lines.pop()  # nothing follows the last line end
-    for number, line in enumerate(lines, start=1):
-        yield Line(_decoded(line.removesuffix(b"\r"), Where(str(path), number)), Where(str(path), number))
+    yield from lines
 
 
 def _decoded(line: bytes, where: Where) -> str:
@@ -106,18 +150,32 @@ def _decoded(line: bytes, where: Where) -> str:
         ) from None
 
 
-def _transcoded(data: bytes, encoding: str, path: Path) -> bytes:
+def _transcoded(blocks: Iterator[bytes], encoding: str, path: Path) -> Iterator[bytes]:
+    """As UTF-8."""
+    lines = 0
     try:
-        return data.decode(encoding).encode()
+        decoder = _decoder(encoding)
+        for block in blocks:
+            yield decoder.decode(block).encode()
+            lines += block.count(b"\n")
+        block = b""
+        yield decoder.decode(b"", final=True).encode()
+    except UnicodeError as error:
+        start = error.start if isinstance(error, UnicodeDecodeError) else 0
+        where = Where(str(path), lines + block[:start].count(b"\n") + 1)
+        raise UserError(
+            f"{where}: not {encoding}: {error}", fix=f"name the right one: {setting('data.encoding', 'latin-1')}"
+        ) from None
+
+
+def _decoder(encoding: str) -> Any:
+    try:
+        with suppress(UnicodeError):
+            b" ".decode(encoding)  # what is no encoding of text is refused here
+        return codecs.getincrementaldecoder(encoding)()
     except LookupError:
         raise UserError(
             f"encoding {encoding!r} is not known", fix="for example utf-8, latin-1, cp1251, utf-16"
-        ) from None
-    except UnicodeError as error:
-        start = error.start if isinstance(error, UnicodeDecodeError) else 0
-        where = Where(str(path), data[:start].count(b"\n") + 1)
-        raise UserError(
-            f"{where}: not {encoding}: {error}", fix=f"name the right one: {setting('data.encoding', 'latin-1')}"
         ) from None
 
 
@@ -126,9 +184,7 @@ def read_bytes(path: Path, *, takes: str = "name the files in it one by one") ->
     if str(path) == STDIN:
         data = sys.stdin.buffer.read()
     else:
-        files = files_at(path)
-        if path.is_dir():
-            raise UserError(f"{str(path)!r} is a folder of {len(files)} files, not a file", fix=takes)
+        _refuse_folder(path, takes)
         try:
             data = path.read_bytes()
         except OSError as error:

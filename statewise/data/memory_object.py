@@ -97,7 +97,7 @@ def table_of(data: Data, *, time_index: bool = False) -> Table | None:
         case "polars.LazyFrame":
             return table_of(data.collect())
         case "datasets.Dataset":
-            rows = dataset_rows(data, None, name="in memory")
+            rows = list(dataset_rows(data, None, name="in memory"))
             columns = {name: [row.cells[at] for row in rows] for at, name in enumerate(data.column_names)}
         case "datasets.DatasetDict":
             raise UserError(

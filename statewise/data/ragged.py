@@ -108,19 +108,20 @@ Beyond = Literal["cut", "leave-out", "refuse"]
 class LengthLimit(NamedTuple):
     """`kept`: indices of the examples that remain; `beyond`: the number of those too long."""
 
-    kept: list[int]
+    kept: Index
     beyond: int
 
 
-def limit_length(lengths: Sequence[int], *, longest: int | None, beyond: Beyond, where: Sequence[Where]) -> LengthLimit:
+def limit_length(lengths: ArrayLike, *, longest: int | None, beyond: Beyond, where: Sequence[Where]) -> LengthLimit:
     """Which examples remain, given their lengths in tokens. With `beyond="cut"`, the caller takes `[:longest]`."""
-    too_long = [i for i, length in enumerate(lengths) if longest is not None and length > longest]
-    if too_long and beyond == "refuse":
-        first = too_long[0]
+    length_N = np.asarray(lengths, dtype=np.int64)
+    too_long_N = np.zeros(len(length_N), dtype=bool) if longest is None else length_N > longest
+    count = int(too_long_N.sum())
+    if count and beyond == "refuse":
+        first = int(np.argmax(too_long_N))
         raise UserError(
-            f"{where[first]}: {lengths[first]} tokens, more than the longest allowed, {longest} "
-            f"({len(too_long)} of {len(lengths)} examples are)",
-            fix=f"set longest = {max(lengths)}, or beyond = cut or leave-out",
+            f"{where[first]}: {length_N[first]} tokens, more than the longest allowed, {longest} "
+            f"({count} of {len(length_N)} examples are)",
+            fix=f"set longest = {length_N.max()}, or beyond = cut or leave-out",
         )
-    left_out = set(too_long) if beyond == "leave-out" else set()
-    return LengthLimit([i for i in range(len(lengths)) if i not in left_out], len(too_long))
+    return LengthLimit(np.flatnonzero(~too_long_N) if beyond == "leave-out" else np.arange(len(length_N)), count)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from statewise.data.batch import draws
+from statewise.data.example_columns import Texts
 from statewise.data.series import Series
 from statewise.specs import UserError, setting
 
@@ -86,8 +87,10 @@ def _stratified(stratum_N: Index, rank_N: NDArray[np.uint64], share: float) -> N
 
 def _numbered(keys: Sequence[Hashable]) -> Index:
     """Each key's number in order of first appearance."""
+    if isinstance(keys, Texts):
+        return keys.numbered()
     seen: dict[Hashable, int] = {}
-    return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)
+    return np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(keys))
 
 
 class Span(NamedTuple):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypedDict, assert_never
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack, assert_never
 
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, path_list, read_lines, suffix
 from statewise.specs import UserError, from_json, setting
@@ -16,6 +16,7 @@ from statewise.specs import UserError, from_json, setting
 TableFormat = Literal["auto", "csv", "tsv", "quoted-tsv", "jsonl"]
 Header = Literal["auto", "yes", "no"]
 Column = str | int
+Columns = Mapping[str, Column] | Sequence[Column]
 
 FORMATS: dict[str, TableFormat] = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 # The csv module's own limit on a field is shorter than a long document.
@@ -28,7 +29,7 @@ _TWICE = f"rename one, or name columns by number, with {setting('data.header', '
 
 
 class TableOptions(TypedDict, total=False):
-    """Options of `read_table` that its callers pass on."""
+    """Options of `table_rows` that its callers pass on."""
 
     format: TableFormat
     header: Header
@@ -80,17 +81,24 @@ class Row(NamedTuple):
         raise UserError(f"{self.where}: column {column!r} is {kind}, expected text", fix="give it a string or a number")
 
 
-def read_table(
+def read_table(paths: Paths, *, columns: Columns = (), **options: Unpack[TableOptions]) -> Examples[Row]:
+    """The rows of all files: `table_rows`, with their counts."""
+    counts: Counter[str] = Counter()
+    return Examples(table_rows(paths, counts, columns=columns, **options), counts)
+
+
+def table_rows(
     paths: Paths,
+    counts: Counter[str],
     *,
     format: TableFormat = "auto",
     header: Header = "auto",
-    columns: Mapping[str, Column] | Sequence[Column] = (),
+    columns: Columns = (),
     delimiter: str | None = None,
     encoding: str = UTF8,
     keep_empty: bool = False,
-) -> Examples[Row]:
-    """The rows of all files. Empty lines are counted, or kept as rows without cells (`keep_empty`).
+) -> Iterator[Row]:
+    """The rows of all files, one at a time. Empty lines are counted, or kept as rows without cells (`keep_empty`).
 
     A row of another width than the first is refused.
 
@@ -99,18 +107,17 @@ def read_table(
     `columns` (those the caller will ask for) is a name, and none where all are numbers; `delimiter`
     replaces the comma or the tab. As a mapping, `columns` also says which setting names each column.
     """
-    rows: Examples[Row] = Examples()
     wanted = columns if isinstance(columns, Mapping) else {str(column): column for column in columns}
     for path in path_list(paths):
         kind = format_of(path) if format == "auto" else format
         lines = read_lines(path, encoding=encoding, takes=f"name the {kind} files in it one by one")
         match kind:
             case "jsonl":
-                of_file = _objects(lines, rows, keep_empty=keep_empty)
+                of_file = _objects(lines, counts, keep_empty=keep_empty)
             case "csv" | "tsv" | "quoted-tsv":
                 separator = delimiter or ("," if kind == "csv" else "\t")
                 cells = _split(lines, separator) if kind == "tsv" else _quoted(lines, separator)
-                of_file = _rows(cells, rows, headed=_is_headed(header, wanted.values()), keep_empty=keep_empty)
+                of_file = _rows(cells, counts, headed=_is_headed(header, wanted.values()), keep_empty=keep_empty)
             case "auto":
                 raise AssertionError
             case _:
@@ -120,8 +127,7 @@ def read_table(
             if row.cells and not checked:
                 checked = True
                 _check(wanted, row, of_file, named=kind == "jsonl")
-            rows.append(row)
-    return rows
+            yield row
 
 
 def format_of(path: Path) -> Literal["csv", "tsv", "quoted-tsv", "jsonl"]:
@@ -172,13 +178,13 @@ def _quoted(lines: Iterator[Line], separator: str) -> Iterator[tuple[list[str], 
 
 
 def _rows(
-    cells: Iterator[tuple[list[str], Where]], into: Examples[Row], *, headed: bool, keep_empty: bool
+    cells: Iterator[tuple[list[str], Where]], counts: Counter[str], *, headed: bool, keep_empty: bool
 ) -> Iterator[Row]:
     names: tuple[str, ...] | None = None
     first: tuple[int, str] | None = None
     for row, where in cells:
         if not row:
-            into.counts["empty lines"] += 1
+            counts["empty lines"] += 1
             if keep_empty and (first is not None or not headed):  # an empty line above the header is not a row
                 yield Row((), names or (), where)
             continue
@@ -203,10 +209,10 @@ def _names(row: list[str], where: Where) -> tuple[str, ...]:
     return names
 
 
-def _objects(lines: Iterator[Line], into: Examples[Row], *, keep_empty: bool) -> Iterator[Row]:
+def _objects(lines: Iterator[Line], counts: Counter[str], *, keep_empty: bool) -> Iterator[Row]:
     for line in lines:
         if not line.text.strip():
-            into.counts["empty lines"] += 1
+            counts["empty lines"] += 1
             if keep_empty:
                 yield Row((), (), line.where)
             continue

@@ -4,6 +4,7 @@ Reading and writing walk through a file in the same order, so predicted tags go 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, assert_never
@@ -68,28 +69,28 @@ class _Step(NamedTuple):
 def read_tagged(
     paths: Paths, *, layout: Layout = DEFAULT, scheme: Scheme = "as-is", tags: bool = True
 ) -> Examples[Tagged]:
-    """The sentences of all files. Default columns: `form` and `upos`, or the first and the last.
+    """The sentences of all files: `tagged_rows`, with their counts."""
+    counts: Counter[str] = Counter()
+    return Examples(tagged_rows(paths, counts, layout=layout, scheme=scheme, tags=tags), counts)
+
+
+def tagged_rows(
+    paths: Paths, counts: Counter[str], *, layout: Layout = DEFAULT, scheme: Scheme = "as-is", tags: bool = True
+) -> Iterator[Tagged]:
+    """The sentences of all files, one at a time. Default columns: `form` and `upos`, or the first and the last.
 
     CoNLL-U's comments, multiword ranges and empty nodes, and `-DOCSTART-` lines, are counted. `scheme="iob2"`
     makes spans begin with `B-` wherever they begin and go on with `I-`, from IOB1, IOBES or BILOU; `tags=False`
     reads words alone.
     """
-    examples: Examples[Tagged] = Examples()
+    kept = 0
     for path in path_list(paths):
-        if _in_rows(path, layout):
-            _add_rows(examples, _rows(path, layout, tags=tags), scheme, tags=tags)
-            continue
-        steps = _walk(path, layout)
-        format, word, tag = _columns(path, layout)
-        for sentence in _sentences(steps, examples):
-            words = tuple(_cell(step, word, "word") for step in sentence)
-            own_tags = tuple(_tag(step, word, tag, format) for step in sentence) if tags else ()
-            if tags and scheme == "iob2":
-                own_tags = tuple(_iob2([step.line.where for step in sentence], own_tags))
-            examples.append(Tagged(words, own_tags, sentence[0].line.where))
+        read = _row_by_row if _in_rows(path, layout) else _line_by_line
+        for sentence in read(path, layout, counts, scheme, tags=tags):
+            kept += 1
+            yield sentence
     if tags:
-        refuse_empty(examples, paths, "tagged sentence")
-    return examples
+        refuse_empty(kept, paths, "tagged sentence")
 
 
 def _in_rows(path: Path, layout: Layout) -> bool:
@@ -97,17 +98,28 @@ def _in_rows(path: Path, layout: Layout) -> bool:
     return hub_name(path) is not None or (layout.format == "auto" and FORMATS.get(suffix(path)) == "jsonl")
 
 
-def _rows(path: Path, layout: Layout, *, tags: bool) -> Iterator[RowSentence]:
-    return row_sentences(path, word=layout.word, tag=layout.tag, tags=tags, encoding=layout.encoding)
+def _rows(path: Path, layout: Layout, counts: Counter[str], *, tags: bool) -> Iterator[RowSentence]:
+    return row_sentences(path, counts, word=layout.word, tag=layout.tag, tags=tags, encoding=layout.encoding)
 
 
-def _add_rows(examples: Examples[Tagged], rows: Iterator[RowSentence], scheme: Scheme, *, tags: bool) -> None:
-    for words, own_tags, where in rows:
+def _row_by_row(path: Path, layout: Layout, counts: Counter[str], scheme: Scheme, *, tags: bool) -> Iterator[Tagged]:
+    for words, own_tags, where in _rows(path, layout, counts, tags=tags):
         if tags and not words:
-            examples.counts["empty sentences"] += 1
+            counts["empty sentences"] += 1
             continue
         spans = tuple(_iob2([where] * len(words), own_tags)) if tags and scheme == "iob2" else own_tags
-        examples.append(Tagged(words, spans, where))
+        yield Tagged(words, spans, where)
+
+
+def _line_by_line(path: Path, layout: Layout, counts: Counter[str], scheme: Scheme, *, tags: bool) -> Iterator[Tagged]:
+    steps = _walk(path, layout)
+    format, word, tag = _columns(path, layout)
+    for sentence in _sentences(steps, counts):
+        words = tuple(_cell(step, word, "word") for step in sentence)
+        own_tags = tuple(_tag(step, word, tag, format) for step in sentence) if tags else ()
+        if tags and scheme == "iob2":
+            own_tags = tuple(_iob2([step.line.where for step in sentence], own_tags))
+        yield Tagged(words, own_tags, sentence[0].line.where)
 
 
 def with_tags(path: str | Path, tags: Sequence[Sequence[str]], *, layout: Layout = DEFAULT) -> Iterator[str]:
@@ -117,7 +129,7 @@ def with_tags(path: str | Path, tags: Sequence[Sequence[str]], *, layout: Layout
     hub become lines.
     """
     if _in_rows(Path(path), layout):
-        yield from tagged_lines([sentence.words for sentence in _rows(Path(path), layout, tags=False)], tags)
+        yield from tagged_lines([sentence.words for sentence in _rows(Path(path), layout, Counter(), tags=False)], tags)
         return
     format, word, tag = _columns(Path(path), layout)
     rows = iter(tags)
@@ -247,18 +259,18 @@ def _walk_columns(path: Path, layout: Layout) -> Iterator[_Step]:
         yield _Step(line, cells)
 
 
-def _sentences(steps: Iterator[_Step], examples: Examples[Tagged]) -> Iterator[list[_Step]]:
+def _sentences(steps: Iterator[_Step], counts: Counter[str]) -> Iterator[list[_Step]]:
     sentence: list[_Step] = []
     for step in steps:
         if step.cells:
             sentence.append(step)
         elif step.skip:
-            examples.counts[step.skip] += 1
+            counts[step.skip] += 1
         elif sentence:
             yield sentence
             sentence = []
         else:
-            examples.counts["empty lines"] += 1
+            counts["empty lines"] += 1
     if sentence:
         yield sentence
 
@@ -305,12 +317,18 @@ def _iob2(where: Sequence[Where], tags: Sequence[str]) -> Iterator[str]:
 
 
 def row_sentences(
-    path: Path, *, word: str | int | None, tag: str | int | None, tags: bool = True, encoding: str = UTF8
+    path: Path,
+    counts: Counter[str],
+    *,
+    word: str | int | None,
+    tag: str | int | None,
+    tags: bool = True,
+    encoding: str = UTF8,
 ) -> Iterator[RowSentence]:
     """Sentences in order, empty ones included. `tags=False` reads words only."""
     word, tag = WORDS if word is None else word, TAGS if tag is None else tag
     columns = {"data.word": word} | ({"data.tag": tag} if tags else {})
-    for row in read_rows(path, columns=columns, encoding=encoding):
+    for row in read_rows(path, counts, columns=columns, encoding=encoding):
         words, given = _listed(row, word), _listed(row, tag) if tags else ()
         if tags and len(words) != len(given):
             raise UserError(

@@ -5,6 +5,7 @@ N nodes of all trees together, B trees.
 
 import gc
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from statewise.data.flat_tree import FlatTree, parse_flat
-from statewise.data.hub import hub_name, read_hub
+from statewise.data.hub import hub_name, hub_rows
 from statewise.data.lines import UTF8, Examples, Line, Paths, Where, path_list, read_lines, refuse_empty
 from statewise.specs import UserError
 
@@ -96,16 +97,23 @@ def read_flat_trees(paths: Paths, *, encoding: str = UTF8) -> Examples[LabelledT
 
 
 def _read_all(paths: Paths, encoding: str, parse: Callable[[str, Where], Tree | FlatTree]) -> Examples[LabelledTree]:
-    trees: Examples[LabelledTree] = Examples()
+    counts: Counter[str] = Counter()
     with gc_disabled():
-        for path in path_list(paths):
-            for text, where in bracketed(_lines(path, encoding)):
-                if text is None:
-                    trees.counts["empty lines"] += 1
-                else:
-                    trees.append(LabelledTree(parse(text, where), where))
-    refuse_empty(trees, paths, "tree")
-    return trees
+        texts = tree_texts(paths, counts, encoding=encoding)
+        return Examples((LabelledTree(parse(text, where), where) for text, where in texts), counts)
+
+
+def tree_texts(paths: Paths, counts: Counter[str], *, encoding: str = UTF8) -> Iterator[tuple[str, Where]]:
+    """The text of each tree of all files, one at a time, and where it starts."""
+    kept = 0
+    for path in path_list(paths):
+        for text, where in bracketed(_lines(path, encoding)):
+            if text is None:
+                counts["empty lines"] += 1
+            else:
+                kept += 1
+                yield text, where
+    refuse_empty(kept, paths, "tree")
 
 
 @contextmanager
@@ -194,7 +202,7 @@ def _lines(path: Path, encoding: str) -> Iterator[Line]:
     if hub is None:
         yield from read_lines(path, encoding=encoding)
         return
-    for row in read_hub(hub.name, (_COLUMN,), config=hub.config, split=hub.split):
+    for row in hub_rows(hub.name, (_COLUMN,), config=hub.config, split=hub.split):
         yield Line(row.text(_COLUMN), row.where)
 
 

@@ -5,6 +5,7 @@ from statewise.tasks.answers import Answers as Answers
 from statewise.tasks.answers import Course as Course
 from statewise.tasks.dispatch import TASKS as TASKS
 from statewise.tasks.dispatch import Trained as Trained
+from statewise.tasks.dispatch import build_examples as build_examples
 from statewise.tasks.dispatch import compared_data as compared_data
 from statewise.tasks.dispatch import load as load
 from statewise.tasks.dispatch import metric_names as metric_names

@@ -6,14 +6,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from statewise.data import SHARD_BYTES, ExampleIndex
 from statewise.models import AnyMixer, CustomMixer, own_mixers
-from statewise.specs import AnyRunSpec
+from statewise.specs import AnyRunSpec, load_recipe, make_spec
 from statewise.tasks.classification import ClassificationJob, ClassificationRun
 from statewise.tasks.folder import NEEDS, Opened, find_run, read_spec
 from statewise.tasks.forecasting import ForecastingJob, ForecastingRun
-from statewise.tasks.job import Job, Opening
+from statewise.tasks.job import Job, Opening, Progress
 from statewise.tasks.language_model import LanguageModelJob, LanguageModelRun
 from statewise.tasks.run import Run, metrics_in
+from statewise.tasks.stored import write_examples
 from statewise.tasks.tagging import TaggingJob, TaggingRun
 from statewise.tasks.translation import TranslationJob, TranslationRun
 from statewise.tasks.tree import TreeJob, TreeRun
@@ -39,6 +41,28 @@ TASKS: Mapping[str, Task] = MappingProxyType(
 
 def open_job(spec: AnyRunSpec, opening: Opening) -> Job:
     return TASKS[spec.task].job.open(spec, opening)
+
+
+def build_examples(
+    recipe: str,
+    data: Sequence[str | Path],
+    out: str | Path,
+    *,
+    settings: Sequence[str] = (),
+    progress: Progress | None = None,
+    shard_bytes: int = SHARD_BYTES,
+) -> ExampleIndex:
+    """Write what a recipe would learn from to a folder of shards, which `train` takes as its data.
+
+    Neither the examples nor their ids need fit into memory; the weights are those of training on the files themselves.
+    A finished folder is left as it is.
+    """
+    base, source = load_recipe(recipe), f"recipe {recipe}"
+    spec = make_spec(base, settings, data=list(map(str, data)), source=source)
+    job = TASKS[spec.task].job
+    return write_examples(
+        spec, make_spec(base, source=source), job, Path(out), progress=progress, shard_bytes=shard_bytes
+    )
 
 
 def load(path: str | Path, *, device: str = "auto", mixer: AnyMixer | Sequence[AnyMixer] | None = None) -> Run:

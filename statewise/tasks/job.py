@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from statewise.data import ExampleWriter
 from statewise.models import measured, num_parameters, row_bytes
-from statewise.specs import AnyRunSpec
+from statewise.specs import AnyRunSpec, UserError
 from statewise.tasks.folder import refuse_other_data, refuse_other_size
 from statewise.tasks.report import worse_than_trivial
 from statewise.training import Better, Parallel, Payload, Window
@@ -58,6 +59,13 @@ class Job(ABC):
     @abstractmethod
     def open(cls, spec: Any, opening: Opening) -> "Job":
         """Read the data of a spec of this task."""
+
+    @classmethod
+    def store(cls, spec: Any, writer: ExampleWriter) -> None:
+        """Write the examples of a spec of this task to disk, to be trained on as the files are."""
+        raise UserError(
+            f"data of the task {spec.task} are not kept on disk: they are read into memory", fix="train on the files"
+        )
 
     def of_checkpoint(self, kept: Path | None) -> Self:
         """Itself. A checkpoint that goes on must be of the same data, and of weights of the same shapes."""

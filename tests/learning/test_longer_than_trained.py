@@ -8,7 +8,7 @@ import pytest
 import statewise as sw
 from statewise.data.embedded import recall
 from statewise.specs import PairDataSpec, UserError, load_published, make_spec
-from statewise.tasks.translation.examples import read_split
+from statewise.tasks.translation.reading import read_split
 
 
 def test_row_e10_held_out_texts_have_ten_times_the_letters() -> None:

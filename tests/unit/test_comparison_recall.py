@@ -19,7 +19,7 @@ from statewise.models import Classifier
 from statewise.specs import UserError
 from statewise.specs.study import LookSpec
 from statewise.tasks import load
-from statewise.tasks.classification.examples import read_split
+from statewise.tasks.classification.reading import read_split
 from statewise.tasks.classification.run import ClassificationRun
 
 STUDY: dict[str, Any] = {

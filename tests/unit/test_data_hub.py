@@ -49,7 +49,7 @@ def saved(tmp_path: Path) -> Path:
 
 def test_a_saved_dataset(saved: Path) -> None:
     rows = read_hub(saved, ["stars", "review"])
-    found = labelled_columns(rows, text="review", label="stars")
+    found = list(labelled_columns(rows, text="review", label="stars"))
     assert [(one.text, one.label) for one in found] == [("fine", "good"), ("awful", "bad")]
     assert str(found[1].where) == f"{saved} train row 1"
     assert len(read_hub(saved, ["review"], split="test")) == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import nltk
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tree_batch import tree_batch
 
@@ -380,8 +380,39 @@ def test_archives_and_numeric_tables(tmp_path: Path) -> None:
 
 def test_a_bound_cuts_leaves_out_or_refuses() -> None:
     where = [Where("a.txt", line) for line in (1, 2, 3)]
-    assert limit_length([3, 9, 5], longest=5, beyond="cut", where=where) == ([0, 1, 2], 1)
-    assert limit_length([3, 9, 5], longest=5, beyond="leave-out", where=where) == ([0, 2], 1)
-    assert limit_length([3, 9, 5], longest=None, beyond="refuse", where=where) == ([0, 1, 2], 0)
+    for longest, beyond, kept, too_long in (
+        (5, "cut", [0, 1, 2], 1),
+        (5, "leave-out", [0, 2], 1),
+        (None, "refuse", [0, 1, 2], 0),
+    ):
+        found = limit_length([3, 9, 5], longest=longest, beyond=beyond, where=where)
+        assert (found.kept.tolist(), found.beyond) == (kept, too_long)
     with pytest.raises(UserError, match=r"a.txt line 2: 9 tokens, more than the longest allowed, 5"):
         limit_length([3, 9, 5], longest=5, beyond="refuse", where=where)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"a", "ä".encode(), b"long line"]), max_size=12))
+@pytest.mark.parametrize("block", [1, 3, 1 << 20])
+def test_lines_are_those_of_the_whole_file(
+    content: list[bytes], block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("statewise.data.lines._BLOCK", block)
+    data = b"".join(content)
+    (tmp_path / "a.txt").write_bytes(data)
+    (tmp_path / "b.txt").write_bytes(data.decode().encode("utf-16"))
+    whole = data if b"\n" in data else data.replace(b"\r", b"\n")
+    lines = whole.removesuffix(b"\n").split(b"\n") if whole else []
+    expected = [line.removesuffix(b"\r").decode() for line in lines]
+    assert [line.text for line in read_lines(tmp_path / "a.txt")] == expected
+    # UTF-16 is read in blocks too, which may end inside a character.
+    assert [line.text for line in read_lines(tmp_path / "b.txt", encoding="utf-16")] == expected
+
+
+def test_a_wrong_encoding_is_found_in_any_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("statewise.data.lines._BLOCK", 4)
+    (tmp_path / "a.txt").write_bytes(b"one\ntwo\nthr\xff\xffe\n")
+    with pytest.raises(UserError, match=r"a\.txt line 3: not ascii"):
+        list(read_lines(tmp_path / "a.txt", encoding="ascii"))
+    with pytest.raises(UserError, match="encoding 'rot13' is not known"):
+        list(read_lines(tmp_path / "a.txt", encoding="rot13"))

@@ -4,7 +4,7 @@ import pytest
 
 from statewise.data.embedded import recall
 from statewise.specs import ClassificationSpec, UserError, parse_spec
-from statewise.tasks.classification.examples import read_split
+from statewise.tasks.classification.reading import read_split
 
 
 @pytest.mark.parametrize("distance", [0, 5])

@@ -17,7 +17,7 @@ from statewise.inspection.intervene.effect import row_cuts, row_effects
 from statewise.models import ConditionalMachine
 from statewise.models.termination import Terminating
 from statewise.tasks.translation import TranslationRun
-from statewise.tasks.translation.examples import read_split
+from statewise.tasks.translation.reading import read_split
 from statewise.tasks.translation.specimens import TranslationSpecimens
 
 ENCODER_DECODERS = ["translator", "translator-one-vector", "translator-transformer"]

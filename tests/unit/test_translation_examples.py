@@ -19,9 +19,8 @@ from statewise.tasks.translation.examples import (
     Pairs,
     batches_of,
     learnable,
-    read_files,
-    read_split,
 )
+from statewise.tasks.translation.reading import read_files, read_split
 from statewise.tasks.translation.sides import Levels, TextSource, learn_levels, mean_series, series_errors
 from statewise.tasks.translation.write import Writer, told
 from statewise.training import Parallel

@@ -24,7 +24,7 @@ from statewise.specs import TreeSpec, UserError, make_spec, parse_spec
 from statewise.specs.toml import dumps
 from statewise.specs.tree import TreeDataSpec
 from statewise.tasks.job import Opening
-from statewise.tasks.tree.examples import Read, Trees, formed, refuse_wide
+from statewise.tasks.tree.examples import Read, Trees, flattened, formed, refuse_wide
 from statewise.tasks.tree.job import TreeJob, log_probabilities
 from statewise.training.parallel import parallel
 
@@ -121,9 +121,10 @@ def test_a_batch_is_what_the_loader_makes_of_it() -> None:
     """The forest of any trees, cut out of flat arrays, is that of `tree_batch`."""
     given = trees(20)
     tokenizer, labels = vocabulary(given)
-    all_trees = Trees([flat_tree(one) for one in given], tokenizer=tokenizer, classes=labels, spans=False)
+    nodes = flattened([flat_tree(one) for one in given], tokenizer=tokenizer, classes=labels, spans=False)
+    all_trees = Trees(nodes, spans=False)
     index = np.array([7, 3, 19, 3])
-    (batch,) = all_trees.batches(index, wanted_N=all_trees.label_N >= 0, device=CPU)
+    (batch,) = all_trees.batches(index, wanted=(all_trees.label_N >= 0).__getitem__, device=CPU)
     word_M, forest = batch.inputs
     chosen = [given[i] for i in index]
     expected = tree_batch(chosen, word_ids=[tokenizer.encode_words(one.words()) for one in chosen], labels=labels)
@@ -140,10 +141,10 @@ def test_every_span_is_read_once_and_whole() -> None:
     given = trees(20)
     tokenizer, labels = vocabulary(given)
     flat = [flat_tree(one) for one in given]
-    all_trees = Trees(flat, tokenizer=tokenizer, classes=labels, spans=True)
+    all_trees = Trees(flattened(flat, tokenizer=tokenizer, classes=labels, spans=True), spans=True)
     wanted_N = all_trees.label_N != NO_LABEL
     read: dict[int, list[int]] = {}
-    for batch in all_trees.batches(np.array([4, 0, 11]), wanted_N=wanted_N, device=CPU):
+    for batch in all_trees.batches(np.array([4, 0, 11]), wanted=wanted_N.__getitem__, device=CPU):
         word_MT, length_M = batch.inputs
         assert length_M.max() == word_MT.shape[1] < 2 * length_M.min() + 1
         for node, words, length in zip(batch.node_M.tolist(), word_MT.tolist(), length_M.tolist(), strict=True):
@@ -193,7 +194,8 @@ def test_a_node_does_not_depend_on_its_batch(kind: str, shape_: str) -> None:
     flat = [flat_tree(one) for one in given]
 
     def answers(some: list[FlatTree]) -> Any:
-        made = Trees(some, tokenizer=tokenizer, classes=labels, spans=shape_ != "given")
+        spans = shape_ != "given"
+        made = Trees(flattened(some, tokenizer=tokenizer, classes=labels, spans=spans), spans=spans)
         return log_probabilities(model.eval(), made, wanted_N=made.label_N != NO_LABEL, device=CPU)
 
     alone = np.concatenate([answers([tree]) for tree in flat])

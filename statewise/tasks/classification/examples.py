@@ -5,7 +5,6 @@ B batch, T time, H height, W width, C values at each time step or in each cell.
 
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -17,24 +16,20 @@ from torch import Tensor
 
 from statewise.core import onto
 from statewise.data import (
-    LABEL_NAMES,
-    TEXT_NAMES,
-    Arrays,
-    Grids,
-    Labelled,
+    DiskRows,
     Scaling,
     Tokenizer,
     Where,
-    excluded_label,
-    hold_out,
+    chosen,
+    lengths_of,
+    mapped,
     pad,
-    read_arrays,
-    read_grids,
-    read_labelled,
 )
-from statewise.data.embedded import Parts, digits, docstrings, passages, recall
-from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, from_json, nearest, option, read_small
+from statewise.specs import ClassificationSpec, LabelledDataSpec, UserError, from_json, read_small
+from statewise.tasks.folder import fingerprint
 from statewise.training import Payload
+
+Index = NDArray[np.int64]
 
 
 class Batch(NamedTuple):
@@ -59,11 +54,14 @@ class Rows(NamedTuple):
         return len(self.sequences)
 
     @property
-    def lengths(self) -> list[int]:
+    def lengths(self) -> Index:
         """Of each row, how many time steps or cells it has."""
-        return [math.prod(sequence.shape[: max(1, sequence.ndim - 1)]) for sequence in self.sequences]
+        if isinstance(self.sequences, DiskRows):
+            return self.sequences.lengths_N
+        sizes = (math.prod(sequence.shape[: max(1, sequence.ndim - 1)]) for sequence in self.sequences)
+        return np.fromiter(sizes, np.int64, len(self.sequences))
 
-    def batch(self, index: NDArray[np.int64]) -> Batch:
+    def batch(self, index: Index) -> Batch:
         chosen = [self.sequences[i] for i in index]
         if chosen[0].ndim == 1:
             return Batch(*pad(chosen))
@@ -75,17 +73,40 @@ class Rows(NamedTuple):
         return Batch(padded, sizes.squeeze(1) if sizes.shape[1] == 1 else sizes)
 
 
+class Encoded(NamedTuple):
+    """Texts on disk as ids, by the vocabulary of `made_by`; and what was found of the training part."""
+
+    ids: Sequence[Index]
+    unknown: float  # share of the tokens
+    made_by: str  # sha256
+    sha256: str
+
+
 class Labels(NamedTuple):
-    """Texts, values or grids with their labels and places, as they were read."""
+    """Texts, values or grids with their labels and places, as they were read: lists, or rows on disk."""
 
     content: Sequence[Any]
-    labels: list[str]
-    where: list[Where]
+    labels: Sequence[str]
+    where: Sequence[Where]
     left_out: Mapping[str, int] = {}  # what of the files is not among them
+    encoded: Encoded | None = None
 
-    def chosen(self, index: NDArray[np.int64]) -> "Labels":
-        content, labels, where = ([part[i] for i in index] for part in (self.content, self.labels, self.where))
-        return Labels(content, labels, where, self.left_out)
+    def chosen(self, index: Index) -> "Labels":
+        content, labels, where = chosen(self.content, index), chosen(self.labels, index), chosen(self.where, index)
+        encoded = self.encoded and self.encoded._replace(ids=chosen(self.encoded.ids, index))
+        return Labels(content, labels, where, self.left_out, encoded)
+
+    @property
+    def sha256(self) -> str:
+        return self.encoded.sha256 if self.encoded else fingerprint(self.labels, map(_written, self.content))
+
+
+def _written(content: str | NDArray[Any]) -> str:
+    """All of a row, for the fingerprint, in one type; NumPy writes only the ends of a long one."""
+    if isinstance(content, str):
+        return content
+    with np.errstate(over="ignore"):  # what is infinite here is as different from all that is not
+        return f"{content.shape}{content.astype(np.float32).tobytes().hex()}"
 
 
 class Encoding(Protocol):
@@ -105,10 +126,17 @@ class TextEncoding(NamedTuple):
 
     def encode(self, content: Sequence[str]) -> Rows:
         ids = self.tokenizer.encode_many(list(content))
+        return self.rows(ids, self.tokenizer.unknown_share(ids))
+
+    def rows(self, ids: Sequence[Index], unknown: float) -> Rows:
         nothing = np.array([self.tokenizer.end_id])  # a text without a token is still a row
-        cut = sum(len(row) > self.longest for row in ids)
-        read = [row[: self.longest] if len(row) else nothing for row in ids]
-        return Rows(read, cut, self.tokenizer.unknown_share(ids))
+        cut = int((lengths_of(ids) > self.longest).sum())
+        read = mapped(
+            ids,
+            lambda row: row[: self.longest] if len(row) else nothing,
+            lambda length_N: np.minimum(length_N, self.longest).clip(min=1),
+        )
+        return Rows(read, cut, unknown)
 
     def files(self) -> dict[str, Payload]:
         return {"tokenizer.json": self.tokenizer.to_json()}
@@ -165,9 +193,19 @@ class GridEncoding(NamedTuple):
         return {"values": len(self.scaling.mean_C) * (self.columns or 1)}
 
 
+def encode(encoding: Encoding, rows: Labels) -> Rows:
+    """Rows as a model reads them: ids from the disk, where the same vocabulary made them."""
+    kept = rows.encoded
+    if kept is None or not isinstance(encoding, TextEncoding) or kept.made_by != encoding.tokenizer.sha256:
+        return encoding.encode(rows.content)
+    return encoding.rows(kept.ids, kept.unknown)
+
+
 def learn_encoding(run: ClassificationSpec, train: Labels) -> Encoding:
     """A vocabulary or a scaling, from the training part alone."""
     spec = run.data
+    if train.encoded is not None:
+        return load_encoding(spec, Path(spec.train[0]))
     if spec.kind != "text":
         scaling = _scaling(train.content)
         if spec.kind != "grid":
@@ -203,95 +241,3 @@ def load_encoding(spec: LabelledDataSpec, folder: Path) -> Encoding:
         raise UserError(f"{str(folder)!r}: scaling.json cannot be read") from None
     scaling = Scaling.from_json(record)
     return GridEncoding(scaling, columns) if spec.kind == "grid" else ValueEncoding(scaling, spec.longest)
-
-
-def read_rows(spec: LabelledDataSpec, paths: Sequence[str], *, labelled: bool = True) -> Labels:
-    """Rows of files in the spec's format; texts without a label are read by `read_texts`."""
-    if spec.kind == "text":
-        rows = read_labelled(paths, **spec.subset(*spec.layout_of_table, "text", "label", "empty", "leave_out"))
-        return _of_texts(rows, rows.counts)
-    if spec.format in ("label-first", "folder"):
-        raise UserError(f"data.format = {spec.format!r} holds texts, not values", fix="use an .npz, CSV or TSV")
-    return _of_arrays([_arrays(spec, path, labelled) for path in paths], vectors=spec.kind == "vector")
-
-
-def _of_arrays(parts: Sequence[Arrays | Grids], *, vectors: bool) -> Labels:
-    """With `vectors`, all numbers of a row are one time step."""
-    return Labels(
-        [values.reshape(1, -1) if vectors else values for part in parts for values in part[0]],
-        [label for part in parts for label in part.labels],
-        [where for part in parts for where in part.where],
-    )
-
-
-def _arrays(spec: LabelledDataSpec, path: str, labelled: bool) -> Arrays | Grids:
-    """`data.npz`, or `data.npz:x_test:y_test` where other arrays than the spec's are meant; labels only if needed."""
-    values, label = spec.values, spec.label
-    name, colon, arrays = path.rpartition(".npz:")
-    if colon and not Path(path).exists():
-        path = f"{name}.npz"
-        values, *others = arrays.split(":")
-        if len(others) > 1 or (labelled and not others):
-            raise UserError(
-                f"{path}:{arrays} does not name two arrays",
-                fix=f"that of the values and that of the labels: {path}:x:y",
-            )
-        label = others[0] if others else label
-    if path.startswith("hub:"):
-        raise UserError(f"{path!r}: datasets of the hub are read as texts, not as {spec.kind}", fix="use an .npz")
-    if spec.kind == "grid":
-        return read_grids(path, values=values, label=str(label), labelled=labelled)
-    table = spec.subset(*spec.layout_of_table)
-    return read_arrays(path, values=values, label=label, labelled=labelled, **table)
-
-
-def _of_texts(rows: Sequence[Labelled], left_out: Mapping[str, int]) -> Labels:
-    return Labels([row.text for row in rows], [row.label for row in rows], [row.where for row in rows], left_out)
-
-
-def read_split(spec: LabelledDataSpec, *, seed: int) -> tuple[Labels, Labels]:
-    """What is learned from and what is held out."""
-    if "-" in (*spec.train, *spec.validation):
-        raise UserError("rows cannot be learned from standard input: they are read again later", fix="name files")
-    if not spec.train:
-        if spec.kind == "values":
-            raise UserError("there are no embedded values with labels", fix=f"name a file: {option('data', 'FILE')}")
-        if spec.kind == "text":
-            embedded = _embedded(spec, seed=seed)
-            return _of_texts(embedded.train, {}), _of_texts(embedded.held, {})
-    rows = read_rows(spec, spec.train) if spec.train else _of_arrays([digits()], vectors=spec.kind == "vector")
-    for label in spec.leave_out:
-        if excluded_label(label) not in rows.left_out:
-            raise UserError(f"data.leave_out: no row has the label {label!r}", fix=nearest(label, set(rows.labels)))
-    _refuse_header(spec, rows)
-    if spec.validation:
-        return rows, read_rows(spec, spec.validation)
-    split = hold_out(len(rows.labels), share=spec.held_out, seed=seed, strata=rows.labels)
-    return rows.chosen(split.train_N), rows.chosen(split.held_M)
-
-
-def _embedded(spec: LabelledDataSpec, *, seed: int) -> Parts[Labelled]:
-    match spec.embedded:
-        case "recall":
-            return recall(distance=spec.distance, longer=spec.longer, seed=seed)
-        case "passages":
-            return passages(distance=spec.distance, seed=seed)
-        case "docstrings":
-            return docstrings()
-
-
-def _refuse_header(spec: LabelledDataSpec, rows: Labels) -> None:
-    """Columns by number are read without a header; a line of names would be a class of its own with one row."""
-    if spec.kind != "text" or isinstance(spec.label, str):
-        return
-    counts = Counter(rows.labels)
-    for text, label, where in zip(rows.content, rows.labels, rows.where):
-        if (
-            where.line == 1
-            and counts[label] == 1
-            and (label.lower() in LABEL_NAMES or text.strip().lower() in TEXT_NAMES)
-        ):
-            raise UserError(
-                f"{where}: {label!r} and {text!r} look like names of columns, and no other row has that label",
-                fix="set data.header = yes",
-            )

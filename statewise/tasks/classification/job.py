@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core import onto
+from statewise.data import ExampleWriter, RaggedBatches, evaluation_batches, left_out_note
 from statewise.data import Labels as Classes
-from statewise.data import RaggedBatches, evaluation_batches, left_out_note
 from statewise.models import AnyClassifier, build_classifier, measured, row_flops
 from statewise.specs import ClassificationSpec
 from statewise.tasks.classification.examples import (
@@ -21,14 +21,15 @@ from statewise.tasks.classification.examples import (
     Encoding,
     Labels,
     Rows,
+    encode,
     learn_encoding,
     load_encoding,
-    read_split,
 )
-from statewise.tasks.folder import fingerprint
+from statewise.tasks.classification.reading import read_split, store_rows
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
 from statewise.tasks.loss import categorical_loss
 from statewise.tasks.metric import directions
+from statewise.tasks.stored import as_stored
 from statewise.training import Better, Parallel, Payload, Window
 
 _EVALUATION_TOKENS = 1 << 14
@@ -51,8 +52,8 @@ class ClassificationJob(Job):
     ) -> None:
         self.spec, self.classes, self.encoding, self._par = spec, classes, encoding, par
         self._left_out = left_out_note(train.left_out)
-        self.sha256 = fingerprint(train.labels, map(_written, train.content))
-        self.train_rows, self.held_rows = encoding.encode(train.content), encoding.encode(held.content)
+        self.sha256 = train.sha256
+        self.train_rows, self.held_rows = encode(encoding, train), encode(encoding, held)
         self._lengths = self.train_rows.lengths
         self._train_label_N = classes.encode(train.labels, where=train.where).ids_N
         # A label that training never showed cannot be predicted: such rows count, and count as wrong.
@@ -68,6 +69,7 @@ class ClassificationJob(Job):
 
     @classmethod
     def open(cls, spec: ClassificationSpec, opening: Opening) -> "ClassificationJob":
+        spec = as_stored(spec)
         train, held = read_split(spec.data, seed=spec.seed)
         if opening.kept is None:
             encoding, classes = learn_encoding(spec, train), Classes.of(train.labels)
@@ -75,6 +77,10 @@ class ClassificationJob(Job):
             encoding = load_encoding(spec.data, opening.kept)
             classes = Classes.from_json((opening.kept / "labels.json").read_text(encoding="utf-8"))
         return cls(spec, train, held, encoding, classes, opening.par).of_checkpoint(opening.kept)
+
+    @classmethod
+    def store(cls, spec: ClassificationSpec, writer: ExampleWriter) -> None:
+        store_rows(spec, writer)
 
     @property
     def judges(self) -> Mapping[str, Better]:
@@ -125,7 +131,7 @@ class ClassificationJob(Job):
             self.train_rows.batch(mine).to(device), onto(device, torch.from_numpy(self._train_label_N[mine]))
         )
         weight = self._batches.divisor(step, float(self._weight_K[self._train_label_N[everyone]].sum()))
-        tokens = sum(self._lengths[i] for i in everyone)
+        tokens = int(self._lengths[everyone].sum())
         return Window(len(mine), 1, True, content, weight=weight, tokens=tokens)
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
@@ -144,22 +150,15 @@ class ClassificationJob(Job):
         return {"accuracy": float(right_N.mean()), "nats": float(nats)}
 
 
-def _written(content: str | NDArray[Any]) -> str:
-    """All of a row, for the fingerprint, in one type; NumPy writes only the ends of a long one."""
-    if isinstance(content, str):
-        return content
-    with np.errstate(over="ignore"):  # what is infinite here is as different from all that is not
-        return f"{content.shape}{content.astype(np.float32).tobytes().hex()}"
-
-
 @torch.no_grad()
 def log_probabilities(
     model: AnyClassifier, rows: Rows, *, device: torch.device, poll: Callable[[], None] = lambda: None
 ) -> NDArray[np.float64]:
     """Of each class, for each row; rows are read in order of length and given back in theirs."""
     log_NK: NDArray[np.float64] | None = None
-    longest = max(rows.lengths, default=1)
-    for index in evaluation_batches(rows.lengths, batch=max(1, _EVALUATION_TOKENS // longest)):
+    length_N = rows.lengths
+    longest = int(length_N.max(initial=1))
+    for index in evaluation_batches(length_N, batch=max(1, _EVALUATION_TOKENS // longest)):
         poll()
         batch = rows.batch(index).to(device)
         log_BK = model(batch.source, batch.size_B).double().log_softmax(-1).cpu().numpy()

@@ -23,11 +23,11 @@ from statewise.tasks.classification.examples import (
     Labels,
     TextEncoding,
     ValueEncoding,
+    encode,
     load_encoding,
-    read_rows,
-    read_split,
 )
 from statewise.tasks.classification.job import log_probabilities
+from statewise.tasks.classification.reading import read_rows, read_split
 from statewise.tasks.classification.specimens import ClassificationSpecimens
 from statewise.tasks.folder import Opened
 from statewise.tasks.metric.label import LabelScores, label_scores
@@ -134,11 +134,11 @@ class ClassificationRun(PredictingRun):
         train: Labels | None
         if data is None:
             train, held = read_split(self.spec.data, seed=self.spec.seed)
-            known = set(train.content) if self.spec.data.kind == "text" else set()
+            learned = _in_both(train.content, held.content) if self.spec.data.kind == "text" else 0
         else:
-            train, held, known = self._training_data(), self._read(data), set()
+            train, held, learned = self._training_data(), self._read(data), 0
         label_N, unseen = self.classes.encode(held.labels, where=held.where, unseen="wrong")
-        rows = self.encoding.encode(held.content)
+        rows = encode(self.encoding, held)
         log_NK = log_probabilities(self.model, rows, device=self.device)
         scores, nats = self._scores(held, label_N, log_NK)
         majority = int(np.argmax(self.classes.counts))
@@ -157,7 +157,7 @@ class ClassificationRun(PredictingRun):
             unseen=dict(unseen),
             cut=rows.cut,
             unknown=rows.unknown,
-            learned=sum(text in known for text in held.content) if known else 0,
+            learned=learned,
             baselines={} if train is None else self._baselines(train, held, label_N),
             accuracy_at=self._accuracy_at(held, log_NK.argmax(-1) == label_N) if data is None else {},
         )
@@ -244,7 +244,7 @@ class ClassificationRun(PredictingRun):
     def answers(self) -> Answers:
         held = read_split(self.spec.data, seed=self.spec.seed)[1]
         some = held.chosen(np.arange(min(MOST, len(held.labels))))
-        log_NK = log_probabilities(self.model, self.encoding.encode(some.content), device=self.device)
+        log_NK = log_probabilities(self.model, encode(self.encoding, some), device=self.device)
         guessed = self.classes.decode(log_NK.argmax(-1).tolist())
         given = [content if isinstance(content, str) else str(at) for content, at in zip(some.content, some.where)]
         return Answers([Answer(row, "", true, guess) for row, true, guess in zip(given, some.labels, guessed)])
@@ -330,3 +330,10 @@ class ClassificationRun(PredictingRun):
     def predict_lines(self, data: str | Path | Sequence[str | Path]) -> Iterator[str]:
         """The label of each row, one a line."""
         return (row["label"] for row in self._rows(named(data), self.spec.data))
+
+
+def _in_both(train: Sequence[str], held: Sequence[str]) -> int:
+    """How many held-out texts stand in the training part too."""
+    held_out = set(held)
+    met = {text for text in train if text in held_out}
+    return sum(text in met for text in held) if met else 0

@@ -66,7 +66,7 @@ class ClassificationSpecimens(Specimens):
         return len(self._rows)
 
     def length(self, number: int) -> int:
-        return self._lengths[number]
+        return int(self._lengths[number])
 
     def at(self, number: int) -> Specimen:
         row = self._rows.sequences[number]

@@ -6,21 +6,35 @@ a batch, C characters of the longest.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from statewise.core import onto
-from statewise.data import STDIN, Labels, Layout, Tagged, Tokenizer, format_of, hold_out, read_tagged
+from statewise.data import (
+    STDIN,
+    Coded,
+    Ids,
+    Labels,
+    Layout,
+    Tagged,
+    Tokenizer,
+    format_of,
+    hold_out,
+    mapped,
+    read_tagged,
+)
 from statewise.data.embedded import source_tags
 from statewise.models import Words
 from statewise.specs import TaggedDataSpec, UserError, WordsSpec, from_json
 from statewise.tasks.baseline import FrequentTag, fit_frequent_tag
+from statewise.tasks.folder import fingerprint
 from statewise.training import Payload
 
 Index = NDArray[np.int64]
@@ -34,15 +48,26 @@ class Batch(NamedTuple):
         return Batch(self.words.to(device), onto(device, self.lengths_B))
 
 
+class Letters(NamedTuple):
+    """The characters of different words."""
+
+    char_FC: Index
+    spelled_F: Index  # how many of each
+
+    def padded(self, different_U: Index) -> tuple[Index, Index]:
+        """Of some words, with zeros after their ends."""
+        spelled_U = self.spelled_F[different_U]
+        return self.char_FC[different_U, : spelled_U.max(initial=1)], spelled_U
+
+
 class Sentences(NamedTuple):
     """`form_N` is the number of each word among the different ones; a part is `form_N[begin : begin + length]`."""
 
-    form_N: Index
+    form_N: Index | Coded
     begin_P: Index
     length_P: Index
     word_F: Index  # in the vocabulary
-    char_FC: Index
-    spelled_F: Index  # characters of each
+    letters: Letters | Ids
 
     def __len__(self) -> int:
         return len(self.length_P)
@@ -60,8 +85,7 @@ class Sentences(NamedTuple):
         place_BT = np.where(inside_BT, place_BT, self.begin_P[part_B][:, None])
         form_BT = self.form_N[place_BT]
         different_U, slot_N = np.unique(form_BT, return_inverse=True)
-        spelled_U = self.spelled_F[different_U]
-        char_UC = self.char_FC[different_U, : spelled_U.max(initial=1)]
+        char_UC, spelled_U = self.letters.padded(different_U)
         words = (self.word_F[form_BT], slot_N.reshape(form_BT.shape), char_UC, spelled_U)
         return Batch(Words(*map(torch.from_numpy, words)), torch.from_numpy(self.length_P[part_B]))
 
@@ -85,11 +109,15 @@ class Encoding(NamedTuple):
             dtype=np.int64,
         )
         forms = list(numbers)
-        spelled = [self._ends(ids) for ids in self.characters.encode_many(forms)]
+        spelled = self.spelled(forms)
         spelled_F = np.array([len(ids) for ids in spelled], dtype=np.int64)
         char_FC = np.zeros((len(forms), spelled_F.max(initial=1)), dtype=np.int64)
         char_FC[np.arange(char_FC.shape[1]) < spelled_F[:, None]] = np.concatenate([np.zeros(0, np.int64), *spelled])
-        return Sentences(form_N, *parts, self.words.encode_words(forms), char_FC, spelled_F)
+        return Sentences(form_N, *parts, self.words.encode_words(forms), Letters(char_FC, spelled_F))
+
+    def spelled(self, forms: Sequence[str]) -> list[Index]:
+        """The characters of words that are read."""
+        return [self._ends(ids) for ids in self.characters.encode_many(forms)]
 
     def _ends(self, ids: Index) -> Index:
         """Of a long word its beginning and its end, where affixes are."""
@@ -98,15 +126,18 @@ class Encoding(NamedTuple):
         return np.concatenate([ids[: self.longest // 2], ids[len(ids) - (self.longest - self.longest // 2) :]])
 
 
-def in_parts(lengths: Sequence[int], longest: int) -> tuple[Index, Index]:
-    """Where the parts of sentences begin, and how long they are: as few and as equal as `longest` allows."""
-    length_S = np.array(lengths, dtype=np.int64)
+def in_parts(lengths: ArrayLike, longest: int, first_S: Index | None = None) -> tuple[Index, Index]:
+    """Where the parts of sentences begin, and how long they are: as few and as equal as `longest` allows.
+
+    `first_S`: where sentences begin, if one does not begin where the one before it ends.
+    """
+    length_S = np.asarray(lengths, dtype=np.int64)
     count_S = -(-length_S // longest)
     sentence_P = np.repeat(np.arange(len(length_S)), count_S)
     number_P = np.arange(len(sentence_P)) - np.repeat(np.cumsum(count_S) - count_S, count_S)
     count_P, of_P = count_S[sentence_P], length_S[sentence_P]
     begin_P, end_P = of_P * number_P // count_P, of_P * (number_P + 1) // count_P
-    first_S = np.cumsum(length_S) - length_S
+    first_S = np.cumsum(length_S) - length_S if first_S is None else first_S
     return first_S[sentence_P] + begin_P, end_P - begin_P
 
 
@@ -131,8 +162,7 @@ def read_sentences(spec: TaggedDataSpec, paths: Sequence[str]) -> list[Tagged]:
 
 def read_split(spec: TaggedDataSpec, *, seed: int) -> tuple[list[Tagged], list[Tagged]]:
     """What is learned from and what is held out."""
-    if STDIN in (*spec.train, *spec.validation):
-        raise UserError("tags cannot be learned from standard input: it is read again later", fix="name files")
+    refuse_standard_input(spec)
     if not spec.train:
         embedded = source_tags()
         return embedded.train, embedded.held
@@ -143,18 +173,38 @@ def read_split(spec: TaggedDataSpec, *, seed: int) -> tuple[list[Tagged], list[T
     return [sentences[i] for i in split.train_N], [sentences[i] for i in split.held_M]
 
 
-def words_of(sentences: Sequence[Tagged]) -> list[str]:
-    return [word for sentence in sentences for word in sentence.words]
+def refuse_standard_input(spec: TaggedDataSpec) -> None:
+    if STDIN in (*spec.train, *spec.validation):
+        raise UserError("tags cannot be learned from standard input: it is read again later", fix="name files")
 
 
-def tags_of(sentences: Sequence[Tagged]) -> list[str]:
-    return [tag for sentence in sentences for tag in sentence.tags]
+def words_of(sentences: Iterable[Tagged]) -> Iterator[str]:
+    return (word for sentence in sentences for word in sentence.words)
+
+
+def tags_of(sentences: Iterable[Tagged]) -> Iterator[str]:
+    return (tag for sentence in sentences for tag in sentence.tags)
+
+
+def sentences_sha256(sentences: Sequence[Tagged]) -> str:
+    return fingerprint(words_of(sentences), tags_of(sentences), (str(len(sentence.words)) for sentence in sentences))
+
+
+def broken_span(sentences: Iterable[Tagged]) -> str:
+    """The first word that goes on with a span that has not begun, in words; or nothing."""
+    for sentence in sentences:
+        for number, (before, tag) in enumerate(zip(("O", *sentence.tags), sentence.tags), start=1):
+            if tag.startswith("I-") and before[2:] != tag[2:]:
+                return (
+                    f"{sentence.where}: word {number} of the sentence has {tag!r} after {before!r}, "
+                    "where no span has begun"
+                )
+    return ""
 
 
 def learn_encoding(spec: WordsSpec, train: Sequence[Tagged]) -> Encoding:
-    words = words_of(train)
-    vocabulary = Tokenizer.train("whole", words, vocab=spec.vocab, lower=spec.lower, min_count=spec.min_count)
-    alphabet = Tokenizer.train("char", sorted(set(words)), min_count=_CHARACTER_COUNT)
+    vocabulary = Tokenizer.train("whole", words_of(train), vocab=spec.vocab, lower=spec.lower, min_count=spec.min_count)
+    alphabet = Tokenizer.train("char", sorted(set(words_of(train))), min_count=_CHARACTER_COUNT)
     return Encoding(vocabulary, alphabet, spec.longest)
 
 
@@ -167,7 +217,9 @@ class Known(NamedTuple):
 
     @classmethod
     def learn(cls, spec: WordsSpec, train: Sequence[Tagged]) -> "Known":
-        lexicon = fit_frequent_tag([sentence.words for sentence in train], [sentence.tags for sentence in train])
+        lexicon = fit_frequent_tag(
+            *(mapped(train, attrgetter(part), lambda length_N: length_N) for part in ("words", "tags"))
+        )
         return cls(learn_encoding(spec, train), Labels.of(tags_of(train)), lexicon)
 
     @classmethod

@@ -14,18 +14,41 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from statewise.core import onto
-from statewise.data import UNSEEN, RaggedBatches, Tagged, Where, evaluation_batches
+from statewise.data import (
+    UNSEEN,
+    Coded,
+    ExampleWriter,
+    Labels,
+    RaggedBatches,
+    Tagged,
+    Where,
+    evaluation_batches,
+    names_examples,
+)
 from statewise.models import Tagger, build_tagger, is_constrained, measured, row_flops, spelling_flops
 from statewise.specs import CategoricalSpec, TaggingSpec, UserError
-from statewise.tasks.folder import fingerprint, refuse_other_data, refuse_other_size
+from statewise.tasks.folder import refuse_other_data
 from statewise.tasks.job import Job, Opening, Trivial, some_rows
 from statewise.tasks.metric import directions, span
-from statewise.tasks.tagging.examples import Batch, Known, Sentences, in_parts, read_split, tags_of, words_of
+from statewise.tasks.stored import as_stored
+from statewise.tasks.tagging.examples import (
+    Batch,
+    Index,
+    Known,
+    Sentences,
+    broken_span,
+    in_parts,
+    read_split,
+    sentences_sha256,
+    tags_of,
+)
+from statewise.tasks.tagging.stored import Learned, open_stored, store_sentences
 from statewise.training import Better, Parallel, Payload, Window
 
 E = TypeVar("E")
 
 _EVALUATION_WORDS = 1 << 15  # in a batch
+_PARTS = 1 << 12  # whose weights are summed at a time
 _BATCHES_ASKED = 8  # for how many different words they hold
 _LEAST = 1e-12  # a probability of 0, which a constraint can give, would make the mean of nats infinite
 
@@ -42,35 +65,52 @@ class TaggingJob(Job):
     spec: TaggingSpec
 
     def __init__(
-        self, spec: TaggingSpec, train: Sequence[Tagged], held: Sequence[Tagged], known: Known, par: Parallel
+        self, spec: TaggingSpec, train: Sequence[Tagged] | Learned, held: Sequence[Tagged], known: Known, par: Parallel
     ) -> None:
         self.spec, self.known, self._par, self._held = spec, known, par, held
-        self.sha256 = _fingerprint(train)
-        self.train_rows, self.held_rows = (encode(spec, known, part) for part in (train, held))
-        self._tag_N = known.tags.encode(tags_of(train), where=_places(train)).ids_N
+        if isinstance(train, Learned):
+            self.sha256, self._sentences = train.sha256, len(train.sentences)
+            self.train_rows: Sentences = train.rows(spec.data.longest)
+            self._tag_N: Index | Coded = train.tags()
+        else:
+            self.sha256, self._sentences = sentences_sha256(train), len(train)
+            self.train_rows = encode(spec, known, train)
+            self._tag_N = known.tags.encode(list(tags_of(train)), where=_places(train)).ids_N
+        self.held_rows, held_tags = encode(spec, known, held), list(tags_of(held))
         # A tag that training never showed cannot be predicted: such words count, and count as wrong.
-        self._held_tag_N = known.tags.encode(tags_of(held), unseen="wrong").ids_N
-        known.tags.refuse_all_new(tags_of(held), where=held[0].where)
+        self._held_tag_N = known.tags.encode(held_tags, unseen="wrong").ids_N
+        known.tags.refuse_all_new(held_tags, where=held[0].where)
+        self._begins_K = np.arange(len(known.tags))  # the tag of a part's first word, by its tag in the sentence
         if is_constrained(spec.objective, known.tags.names):
-            _refuse_broken_spans(train)
-            self._begin_spans()
+            if broken := train.broken if isinstance(train, Learned) else broken_span(train):
+                raise UserError(
+                    broken, fix="set data.scheme = iob2 to begin spans with B-, or objective.constraint = none"
+                )
+            self._begins_K = _begins(known.tags)
         self._weight_K = _tag_weights(spec, known)
-        self._weight_P = np.add.reduceat(self._weight_K[self._tag_N], self.train_rows.begin_P)
+        self._weight_P = self._weights()
         self._batches = RaggedBatches(
             self.train_rows.length_P, batch=spec.train.batch, seed=spec.seed, rank=par.rank, world=par.world
         )
-        self._sentences = len(train)
-        self._spans = span.marks_spans([*known.tags.names, *tags_of(held)])
+        self._spans = span.marks_spans([*known.tags.names, *held_tags])
 
     @classmethod
     def open(cls, spec: TaggingSpec, opening: Opening) -> "TaggingJob":
-        train, held = read_split(spec.data, seed=spec.seed)
-        if opening.kept is None:
-            return cls(spec, train, held, Known.learn(spec.words, train), opening.par)
-        refuse_other_data(opening.kept, _fingerprint(train))
-        job = cls(spec, train, held, Known.load(spec.words, opening.kept), opening.par)
-        refuse_other_size(job.build, opening.kept)
-        return job
+        spec = as_stored(spec)
+        train: Sequence[Tagged] | Learned
+        if names_examples(spec.data.train):
+            train, held = open_stored(spec)
+            known = train.known
+        else:
+            train, held = read_split(spec.data, seed=spec.seed)
+            known = Known.learn(spec.words, train) if opening.kept is None else Known.load(spec.words, opening.kept)
+            if opening.kept is not None:  # before its words and tags are looked up
+                refuse_other_data(opening.kept, sentences_sha256(train))
+        return cls(spec, train, held, known, opening.par).of_checkpoint(opening.kept)
+
+    @classmethod
+    def store(cls, spec: TaggingSpec, writer: ExampleWriter) -> None:
+        store_sentences(spec, writer)
 
     @property
     def judges(self) -> Mapping[str, Better]:
@@ -100,28 +140,30 @@ class TaggingJob(Job):
         parts = f" in {len(self.train_rows):,} parts of at most {self.spec.data.longest} words" if more else ""
         return (
             f"{self.spec.model.known_as}, {size:,} parameters, on {name} ({self._sentences:,} sentences{parts}, "
-            f"{len(self._tag_N):,} words, {len(self.known.tags)} tags, {len(self._held):,} sentences held out)"
+            f"{self._words:,} words, {len(self.known.tags)} tags, {len(self._held):,} sentences held out)"
         )
 
     def facts(self) -> dict[str, Any]:
         return {
             "data": {
                 "sentences": self._sentences,
-                "words": len(self._tag_N),
+                "words": self._words,
                 "held_out": len(self._held),
                 "sha256": self.sha256,
             }
         }
 
     def trivial(self) -> Trivial:
-        most = int(np.bincount(self._tag_N, minlength=1).argmax())
+        most = int(np.argmax(self.known.tags.counts))
         reached = float((self._held_tag_N == most).mean())
         return Trivial(f"always {self.known.tags.names[most]!r}", "accuracy", reached)
 
     def window(self, step: int) -> Window:
         mine, everyone = self._batches.at(step), self._batches.all_at(step)
         place_BT, inside_BT = self.train_rows.places(mine)
-        tags_BT = torch.from_numpy(np.where(inside_BT, self._tag_N[place_BT], 0))
+        tag_BT = np.where(inside_BT, self._tag_N[place_BT], 0)
+        tag_BT[:, 0] = self._begins_K[tag_BT[:, 0]]
+        tags_BT = torch.from_numpy(tag_BT)
         device = self._par.device
         content = _Content(self.train_rows.batch(mine).to(device), onto(device, tags_BT))
         weight = self._batches.divisor(step, float(self._weight_P[everyone].sum()))
@@ -140,17 +182,35 @@ class TaggingJob(Job):
             figures["span_f1"] = span.measure([sentence.tags for sentence in self._held], names).f1
         return figures
 
-    def _begin_spans(self) -> None:
-        """A part that begins in the midst of a span begins a span: nothing stands before it."""
-        names = self.known.tags.names
-        begins_K = np.array([self.known.tags.find(f"B{name[1:]}" if name[0] == "I" else name) for name in names])
-        self._tag_N[self.train_rows.begin_P] = begins_K[self._tag_N[self.train_rows.begin_P]]
+    @property
+    def _words(self) -> int:
+        return int(self.train_rows.length_P.sum())
+
+    def _weights(self) -> NDArray[np.float64]:
+        """What each part counts: the sum over its words."""
+        rows, every_P = self.train_rows, []
+        for begin in range(0, len(rows), _PARTS):
+            length_P = rows.length_P[begin : begin + _PARTS]
+            first_P = np.cumsum(length_P) - length_P
+            place_N = np.repeat(rows.begin_P[begin : begin + _PARTS] - first_P, length_P) + np.arange(length_P.sum())
+            every_P.append(np.add.reduceat(self._weight_K[self._tag_N[place_N]], first_P))
+        return np.concatenate(every_P)
+
+
+def _begins(tags: Labels) -> Index:
+    """A part that begins in the midst of a span begins a span: nothing stands before it."""
+    return np.array([tags.find(f"B{name[1:]}" if name[0] == "I" else name) for name in tags.names], dtype=np.int64)
 
 
 def encode(spec: TaggingSpec, known: Known, sentences: Sequence[Tagged]) -> Sentences:
     return known.encoding.encode(
         sentences, in_parts([len(sentence.words) for sentence in sentences], spec.data.longest)
     )
+
+
+def held_out(spec: TaggingSpec) -> list[Tagged]:
+    """What training did not learn from."""
+    return (open_stored(spec) if names_examples(spec.data.train) else read_split(spec.data, seed=spec.seed))[1]
 
 
 def build(spec: TaggingSpec, known: Known, *, weight_K: Tensor | None = None) -> Tagger:
@@ -223,20 +283,5 @@ def _tag_weights(spec: TaggingSpec, known: Known) -> NDArray[np.float64]:
     return np.ones(len(known.tags))
 
 
-def _fingerprint(sentences: Sequence[Tagged]) -> str:
-    return fingerprint(words_of(sentences), tags_of(sentences), (str(len(sentence.words)) for sentence in sentences))
-
-
 def _places(sentences: Sequence[Tagged]) -> list[Where]:
     return [sentence.where for sentence in sentences for _ in sentence.words]
-
-
-def _refuse_broken_spans(sentences: Sequence[Tagged]) -> None:
-    for sentence in sentences:
-        for number, (before, tag) in enumerate(zip(("O", *sentence.tags), sentence.tags), start=1):
-            if tag.startswith("I-") and before[2:] != tag[2:]:
-                raise UserError(
-                    f"{sentence.where}: word {number} of the sentence has {tag!r} after {before!r}, "
-                    "where no span has begun",
-                    fix="set data.scheme = iob2 to begin spans with B-, or objective.constraint = none",
-                )

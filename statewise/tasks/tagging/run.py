@@ -31,8 +31,8 @@ from statewise.tasks.metric.label import label_scores
 from statewise.tasks.portable import Axes, Portable, Whole, ragged_tokens
 from statewise.tasks.report import Report, confusion_table, of_this_run, percent, shows_report, worse_than_trivial
 from statewise.tasks.run import PredictingRun, named
-from statewise.tasks.tagging.examples import Known, layout_at, read_sentences, read_split, tags_of, words_of
-from statewise.tasks.tagging.job import build, by_sentence, encode, guess
+from statewise.tasks.tagging.examples import Known, layout_at, read_sentences, tags_of, words_of
+from statewise.tasks.tagging.job import build, by_sentence, encode, guess, held_out
 from statewise.tasks.tagging.specimens import TaggingSpecimens
 
 _AROUND = 6  # words on either side of one that an answer shows
@@ -140,11 +140,11 @@ class TaggingRun(PredictingRun):
     @of_this_run
     def evaluate(self, data: Data | None = None) -> TaggingEvaluation:
         if data is None:
-            held = read_split(self.spec.data, seed=self.spec.seed)[1]
+            held = held_out(self.spec)
         else:
             with as_files(self.spec, data) as files:
                 held = read_sentences(files.data, files.paths)
-        tags, words, true = self.known.tags, words_of(held), tags_of(held)
+        tags, words, true = self.known.tags, list(words_of(held)), list(tags_of(held))
         true_N, unseen = tags.encode(true, unseen="wrong")
         guessed = guess(self.model, encode(self.spec, self.known, held), true_N, device=self.device)
         own, trivial = tags.decode(guessed.best_N.tolist()), self.known.lexicon.tag(words)
@@ -212,7 +212,7 @@ class TaggingRun(PredictingRun):
         return Portable(settings, files, whole=whole)
 
     def answers(self) -> Answers:
-        some = read_split(self.spec.data, seed=self.spec.seed)[1][:MOST]
+        some = held_out(self.spec)[:MOST]
         guessed = guess(self.model, encode(self.spec, self.known, some), device=self.device)
         rows: list[Answer] = []
         for sentence, tags in zip(some, by_sentence(self.known.tags.decode(guessed.best_N.tolist()), some)):
@@ -230,7 +230,7 @@ class TaggingRun(PredictingRun):
             sentences = [Tagged(words, (), Where("the text", at)) for at, words in enumerate(lines, 1) if words]
             source = "the given text"
         elif data is None:
-            sentences, source = read_split(self.spec.data, seed=self.spec.seed)[1], "the held-out sentences"
+            sentences, source = held_out(self.spec), "the held-out sentences"
         else:
             with as_files(self.spec, data) as files:
                 sentences, source = read_sentences(files.data, files.paths), source_name(data)

@@ -58,7 +58,7 @@ class TaggingSpecimens(Specimens):
         lines = np.repeat(np.arange(len(sentences)), [len(sentence.words) for sentence in sentences])
         self._where_P = [str(sentences[int(lines[begin])].where) for begin in self._parts.begin_P]
         self._tag_W = (
-            known.tags.encode(tags_of(sentences), unseen="wrong").ids_N
+            known.tags.encode(list(tags_of(sentences)), unseen="wrong").ids_N
             if self.has_truth
             else np.full(len(self._word_W), -1, dtype=np.int64)
         )

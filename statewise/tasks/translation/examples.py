@@ -4,8 +4,9 @@ B batch, S source time, T target time.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,22 +17,19 @@ from torch import Tensor
 
 from statewise.core import onto
 from statewise.data import (
-    FORMATS,
-    Pair,
+    Texts,
     Tokenizer,
     Where,
-    hold_out,
-    hub_name,
+    chosen,
+    lengths_of,
     limit_length,
+    mapped,
     pad,
-    read_catalogs,
-    read_pairs,
     space_characters,
-    suffix,
     unsegmented,
 )
-from statewise.data.embedded import Parts, kinds_of_phrases, oscillations, phrases, probe_pairs
-from statewise.specs import PairDataSpec, UserError, either, from_json, option, setting
+from statewise.specs import PairDataSpec, UserError, from_json
+from statewise.tasks.folder import fingerprint
 from statewise.tasks.metric.translation import Parting, sacre_tokens
 from statewise.tasks.translation.sides import (
     ClassSource,
@@ -51,21 +49,39 @@ Ids = NDArray[np.int64]
 _IGNORED = -100  # what `cross_entropy` passes over
 
 
+class Encoded(NamedTuple):
+    """Both sides as ids, by the vocabularies of `made_by`; and what was found of the training pairs."""
+
+    sources: Sequence[SourceRow]
+    targets: Sequence[Ids]
+    made_by: str  # sha256
+    sha256: str
+    frequent: str
+
+
 @dataclass(frozen=True)
 class Pairs:
-    """Sources, targets and their places, as they were read."""
+    """Sources, targets and their places, as they were read: lists, or rows on disk with their ids."""
 
-    sources: list[str]
-    targets: list[str]
-    where: list[Where]
+    sources: Sequence[str]
+    targets: Sequence[str]
+    where: Sequence[Where]
     left_out: Mapping[str, int] = field(default_factory=dict)  # what of the files is not among them
+    encoded: Encoded | None = None
 
     def __len__(self) -> int:
         return len(self.sources)
 
     def chosen(self, index: Sequence[int] | Ids) -> "Pairs":
-        sources, targets = [self.sources[i] for i in index], [self.targets[i] for i in index]
-        return Pairs(sources, targets, [self.where[i] for i in index], self.left_out)
+        sources, targets = chosen(self.sources, index), chosen(self.targets, index)
+        encoded = self.encoded and self.encoded._replace(
+            sources=chosen(self.encoded.sources, index), targets=chosen(self.encoded.targets, index)
+        )
+        return Pairs(sources, targets, chosen(self.where, index), self.left_out, encoded)
+
+    @property
+    def sha256(self) -> str:
+        return self.encoded.sha256 if self.encoded else fingerprint(self.sources, self.targets)
 
 
 class Batch(NamedTuple):
@@ -92,23 +108,23 @@ class Rows:
     A target that was cut has no end: where it would have ended is not known.
     """
 
-    sources: list[SourceRow]
-    targets: list[Ids]
-    whole: list[int]  # words of each target, before it was cut
+    sources: Sequence[SourceRow]
+    targets: Sequence[Ids]
+    whole: Ids  # words of each target, before it was cut
     cut: int
 
     def __len__(self) -> int:
         return len(self.sources)
 
     @property
-    def lengths(self) -> list[int]:
-        return [len(source) + len(target) for source, target in zip(self.sources, self.targets)]
+    def lengths(self) -> Ids:
+        return lengths_of(self.sources) + lengths_of(self.targets)
 
     def first(self, tokens: int | None) -> "Rows":
         """As many of the first rows as have no more than so many target tokens; at least one."""
         if tokens is None:
             return self
-        total_N = np.cumsum([len(target) for target in self.targets])
+        total_N = np.cumsum(lengths_of(self.targets))
         count = max(1, int(np.searchsorted(total_N, tokens, side="right")))
         return replace(self, sources=self.sources[:count], targets=self.targets[:count], whole=self.whole[:count])
 
@@ -117,7 +133,7 @@ class Rows:
         targets = [self.targets[i] for i in index]
         input_BT, length_B = pad([np.append(start_id, target[:-1]) for target in targets], value=start_id)
         target_BT, _ = pad(targets, value=_IGNORED)
-        whole_B = torch.tensor([self.whole[i] for i in index])
+        whole_B = torch.from_numpy(self.whole[index])
         return Batch(source, source_length_B, input_BT, target_BT, length_B, whole_B)
 
 
@@ -132,8 +148,10 @@ class Languages(NamedTuple):
     @classmethod
     def learn(cls, spec: PairDataSpec, train: Pairs) -> "Languages":
         """From the training part alone."""
+        if train.encoded is not None:
+            return cls.load(spec, Path(spec.train[0]))
         if spec.shared_vocab:
-            both = [*train.sources, *train.targets]
+            both = chain(train.sources, train.targets)
             one = _tokenizer(
                 spec.tokenizer, both, spec.vocab, spec.lower, spec.min_count, side="both sides (data.tokenizer)"
             )
@@ -164,6 +182,10 @@ class Languages(NamedTuple):
         return cls.of(spec, source, Tokenizer.load(folder / "target.json"))
 
     @property
+    def source_vocab(self) -> int:
+        return self.source.inputs()["source_vocab"]
+
+    @property
     def shared(self) -> bool:
         """Whether both sides have one vocabulary."""
         return isinstance(self.source, TextSource) and self.source.tokenizer is self.target
@@ -173,11 +195,19 @@ class Languages(NamedTuple):
             return {"tokenizer.json": self.target.to_json()}
         return {**self.source.files(), "target.json": self.target.to_json()}
 
+    @property
+    def sha256(self) -> str:
+        return fingerprint([f"{name}\n{content!s}" for name, content in sorted(self.files().items())])
+
     def encode(self, pairs: Pairs) -> Rows:
         """Of every pair, what is read of it."""
-        return self.rows(
-            self.source.encode(pairs.sources, pairs.where), self.encode_targets(pairs.targets, pairs.where)
-        )
+        return self.rows(*self.sides(pairs))
+
+    def sides(self, pairs: Pairs) -> tuple[Sequence[SourceRow], Sequence[Ids]]:
+        """All ids of sources and of targets."""
+        if pairs.encoded is not None and pairs.encoded.made_by == self.sha256:
+            return pairs.encoded.sources, pairs.encoded.targets
+        return self.source.encode(pairs.sources, pairs.where), self.encode_targets(pairs.targets, pairs.where)
 
     def encode_targets(self, texts: Sequence[str], where: Sequence[object] | None = None) -> list[Ids]:
         if self.levels is not None:
@@ -187,11 +217,14 @@ class Languages(NamedTuple):
 
     def rows(self, sources: Sequence[SourceRow], targets: Sequence[Ids]) -> Rows:
         """From whole sources and the ids of whole targets to what is read of them."""
-        cut = sum(max(len(source), len(target)) > self.longest for source, target in zip(sources, targets))
-        ended = [np.append(target, self.target.end_id)[: self.longest + 1] for target in targets]
-        return Rows(
-            [self.source.as_read(source) for source in sources], ended, [len(target) for target in targets], cut
+        whole_N = lengths_of(targets)
+        cut = int((np.maximum(lengths_of(sources), whole_N) > self.longest).sum())
+        ended = mapped(
+            targets,
+            lambda target: np.append(target, self.target.end_id)[: self.longest + 1],
+            lambda length_N: np.minimum(length_N, self.longest) + 1,
         )
+        return Rows(mapped(sources, self.source.as_read, self.source.length_as_read), ended, whole_N, cut)
 
     def parting(self, spec: PairDataSpec, targets: Sequence[str]) -> Parting:
         """What counts as a word of these targets, for figures: what the vocabulary takes for one, if it knows words.
@@ -225,7 +258,7 @@ def _learn_source(spec: PairDataSpec, train: Pairs) -> Source:
 
 
 def _tokenizer(
-    kind: str, texts: Sequence[str], vocab: int | None, lower: bool, min_count: int, *, side: str
+    kind: str, texts: Iterable[str], vocab: int | None, lower: bool, min_count: int, *, side: str
 ) -> Tokenizer:
     named = Path(kind)
     if named.suffix == ".json":
@@ -239,98 +272,23 @@ def _tokenizer(
 
 def learnable(spec: PairDataSpec, languages: Languages, pairs: Pairs) -> tuple[Rows, int]:
     """The training pairs that stay, and how many were too long."""
-    sources = languages.source.encode(pairs.sources, pairs.where)
-    targets = languages.encode_targets(pairs.targets, pairs.where)
-    lengths = [max(len(source), len(target)) for source, target in zip(sources, targets)]
-    found = limit_length(lengths, longest=spec.longest, beyond=spec.beyond, where=pairs.where)
-    if not found.kept:
+    sources, targets = languages.sides(pairs)
+    length_N = np.maximum(lengths_of(sources), lengths_of(targets))
+    found = limit_length(length_N, longest=spec.longest, beyond=spec.beyond, where=pairs.where)
+    if not len(found.kept):
         raise UserError(
             f"all {len(pairs)} pairs are longer than data.longest = {spec.longest}",
-            fix=f"raise it (the longest has {max(lengths)} tokens), or set data.beyond = cut",
+            fix=f"raise it (the longest has {length_N.max()} tokens), or set data.beyond = cut",
         )
-    return languages.rows([sources[i] for i in found.kept], [targets[i] for i in found.kept]), found.beyond
-
-
-# -------------------------------------------------------------------- files
-
-
-def read_files(spec: PairDataSpec, paths: Sequence[str], targets: Sequence[str] = ()) -> Pairs:
-    """Pairs of files. Without `targets`, plain text files are sources, then as many targets."""
-    if spec.format == "gettext":
-        assert spec.language is not None, "the spec saw to it"
-        return _pairs([pair for folder in paths or (None,) for pair in read_catalogs(spec.language, folder)])
-    tables = spec.format != "auto" or all(hub_name(path) or suffix(Path(path)) in FORMATS for path in paths)
-    if not targets and not tables:
-        paths, targets = _halves(list(paths))
-    found = read_pairs(
-        paths,
-        targets or None,
-        columns=(spec.source_column, spec.target_column),
-        numbers=spec.source_kind == "vector" or spec.target_kind == "series",
-        **{**spec.subset(*spec.layout_of_table, "empty"), **({"format": "auto"} if targets else {})},
-    )
-    return _pairs(found, found.counts)
-
-
-def _halves(paths: list[str]) -> tuple[list[str], list[str]]:
-    if len(paths) % 2:
-        both = either("--data a.de --data a.en", 'data=["a.de", "a.en"]')
-        raise UserError(
-            f"{', '.join(paths)!r}: the file name does not say which format holds source and target",
-            fix=f"name the sources and then as many targets ({both}), or the format: {setting('data.format', 'tsv')} "
-            "(or csv, quoted-tsv, jsonl, scan)",
-        )
-    half = len(paths) // 2
-    return paths[:half], paths[half:]
-
-
-def _pairs(pairs: Sequence[Pair], left_out: Mapping[str, int] | None = None) -> Pairs:
-    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    return Pairs(sources, targets, [pair.where for pair in pairs], left_out or {})
-
-
-def read_split(spec: PairDataSpec, *, seed: int) -> tuple[Pairs, Pairs]:
-    """What is learned from and what is held out.
-
-    No source is on both sides of a split by share; but of every class there is that share on each.
-    """
-    if "-" in (*spec.train, *spec.target, *spec.validation, *spec.validation_target):
-        raise UserError("pairs cannot be learned from standard input: they are read again later", fix="name files")
-    if not spec.train and spec.format != "gettext":
-        embedded = _embedded(spec, seed=seed)
-        return _pairs(embedded.train), _pairs(embedded.held)
-    pairs = read_files(spec, spec.train, spec.target)
-    if spec.validation:
-        return pairs, read_files(spec, spec.validation, spec.validation_target)
-    if spec.source_kind == "class":
-        split = hold_out(len(pairs), share=spec.held_out, seed=seed, strata=pairs.sources)
-    else:
-        split = hold_out(len(pairs), share=spec.held_out, seed=seed, groups=pairs.sources)
-    return pairs.chosen(split.train_N), pairs.chosen(split.held_M)
-
-
-def _embedded(spec: PairDataSpec, *, seed: int) -> Parts[Pair]:
-    match spec.source_kind, spec.target_kind:
-        case "text", "text" if spec.embedded != "phrases":
-            long = 10 * spec.longer
-            return probe_pairs(
-                spec.embedded, count=20_000, held_lengths=(long, long) if spec.longer > 1 else None, seed=seed
-            )
-        case "text", "text":
-            return phrases()
-        case "class", "text":
-            return kinds_of_phrases()
-        case "vector", "series":
-            return oscillations()
-        case source, target:
-            raise UserError(
-                f"there are no embedded pairs of a {source} and a {target}",
-                fix=f"name a file: {option('data', 'FILE')}",
-            )
+    if len(found.kept) < len(pairs):
+        sources, targets = chosen(sources, found.kept), chosen(targets, found.kept)
+    return languages.rows(sources, targets), found.beyond
 
 
 def most_frequent(targets: Sequence[str]) -> str:
     """What to write without having read anything; of several, the one that came first."""
+    if isinstance(targets, Texts):
+        return targets.most_frequent()
     return Counter(targets).most_common(1)[0][0]
 
 

@@ -10,14 +10,21 @@ from typing import Any, NamedTuple, final
 from torch import Tensor
 
 from statewise.core import Machine
-from statewise.data import RaggedBatches, left_out_note
+from statewise.data import ExampleWriter, RaggedBatches, left_out_note, lengths_of
 from statewise.models import measured, pair_flops
 from statewise.specs import AnyRunSpec, TeacherForcing, TranslationSpec
-from statewise.tasks.folder import fingerprint
 from statewise.tasks.job import Job, Opening, some_rows
 from statewise.tasks.metric import directions
 from statewise.tasks.metric.translation import quick_scores
-from statewise.tasks.translation.examples import Batch, Languages, Pairs, learnable, most_frequent, read_split
+from statewise.tasks.stored import as_stored
+from statewise.tasks.translation.examples import (
+    Batch,
+    Languages,
+    Pairs,
+    learnable,
+    most_frequent,
+)
+from statewise.tasks.translation.reading import read_split, store_pairs
 from statewise.tasks.translation.sides import mean_series, series_errors
 from statewise.tasks.translation.write import Writer, make_translator, told
 from statewise.training import Better, Parallel, Payload, Window
@@ -41,23 +48,32 @@ class TranslationJob(Job):
 
     def __init__(self, spec: TranslationSpec, train: Pairs, held: Pairs, languages: Languages, par: Parallel) -> None:
         self.spec, self.languages, self._par = spec, languages, par
-        self.sha256 = fingerprint(train.sources, train.targets)
-        self._frequent = most_frequent(train.targets) if languages.levels is None else mean_series(train.targets)
+        self.sha256 = train.sha256
+        if train.encoded is not None:
+            self._frequent = train.encoded.frequent
+        else:
+            self._frequent = most_frequent(train.targets) if languages.levels is None else mean_series(train.targets)
         self._left_out = left_out_note(train.left_out)
         self.train_rows, self.beyond = learnable(spec.data, languages, train)
         self.held_rows, self.held = languages.encode(held), held
-        self._longest_learned = max(self.train_rows.whole)
+        self._longest_learned = int(self.train_rows.whole.max())
         self.translator = make_translator(spec, languages, par.device, longest_learned=self._longest_learned)
+        self._length_N, self._target_length_N = self.train_rows.lengths, lengths_of(self.train_rows.targets)
         self._batches = RaggedBatches(
-            self.train_rows.lengths, batch=spec.train.batch, seed=spec.seed, rank=par.rank, world=par.world
+            self._length_N, batch=spec.train.batch, seed=spec.seed, rank=par.rank, world=par.world
         )
 
     @classmethod
     def open(cls, spec: TranslationSpec, opening: Opening) -> "TranslationJob":
+        spec = as_stored(spec)
         train, held = read_split(spec.data, seed=spec.seed)
         kept = opening.kept
         languages = Languages.learn(spec.data, train) if kept is None else Languages.load(spec.data, kept)
         return cls(spec, train, held, languages, opening.par).of_checkpoint(kept)
+
+    @classmethod
+    def store(cls, spec: TranslationSpec, writer: ExampleWriter) -> None:
+        store_pairs(spec.data, writer, seed=spec.seed)
 
     @property
     def judges(self) -> Mapping[str, Better]:
@@ -124,11 +140,10 @@ class TranslationJob(Job):
     def window(self, step: int) -> Window:
         mine, everyone = self._batches.at(step), self._batches.all_at(step)
         batch = self.translator.batch(self.train_rows, mine)
-        written = sum(len(self.train_rows.targets[i]) for i in everyone)
-        read = sum(len(self.train_rows.sources[i]) for i in everyone)
+        written = int(self._target_length_N[everyone].sum())
         content = _Content(batch, step, self._batches.first_row(step))
         weight = self._batches.divisor(step, written)
-        return Window(len(mine), 1, True, content, weight=weight, tokens=read + written)
+        return Window(len(mine), 1, True, content, weight=weight, tokens=int(self._length_N[everyone].sum()))
 
     def loss(self, model: Any, window: Window, some: slice, times: slice, state: Any) -> tuple[Tensor, Any]:
         batch, step, first_row = window.content
@@ -155,6 +170,6 @@ class TranslationJob(Job):
             else:
                 parting = self.languages.parting(self.spec.data, true)
                 figures |= quick_scores(written, true, parting=parting)
-            as_long = [len(hypothesis.tokens) == true for hypothesis, true in zip(best, self.held_rows.whole)]
+            as_long = [len(hypothesis.tokens) == true for hypothesis, true in zip(best, self.held_rows.whole.tolist())]
             figures |= {"length_exact": sum(as_long) / len(as_long)}
         return figures

@@ -20,8 +20,9 @@ from statewise.tasks.portable import Portable
 from statewise.tasks.report import of_this_run
 from statewise.tasks.run import PredictingRun, SelfReadingRun, named
 from statewise.tasks.translation.evaluation import TranslationEvaluation, baseline, by_length, for_machines
-from statewise.tasks.translation.examples import Languages, Pairs, Rows, load_frequent, read_files, read_split
+from statewise.tasks.translation.examples import Languages, Pairs, Rows, load_frequent
 from statewise.tasks.translation.portable import portable
+from statewise.tasks.translation.reading import read_files, read_split
 from statewise.tasks.translation.sides import SourceRow, series_errors, spelled
 from statewise.tasks.translation.specimens import Given, TranslationSpecimens, pairs_in
 from statewise.tasks.translation.write import Writer, make_translator, told
@@ -126,7 +127,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
             scores["frequent"] = series_errors([self.frequent] * len(held), held.targets)
         longest_N = self._translator.longest(rows.sources, writer.decoding).cpu().numpy()
         apart_N = np.abs(np.array(length_N) - rows.whole)
-        ranges = by_length(rows.whole, length_N, exact_N, learned=self.longest_learned)
+        ranges = by_length(rows.whole.tolist(), length_N, exact_N, learned=self.longest_learned)
         return TranslationEvaluation(
             source_kind=self.spec.data.source_kind,
             nats=truth.nats_per_token,
@@ -137,7 +138,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
             uniform_nats=math.log(self.languages.target.vocab),
             frequent_target=self.frequent,
             cut=rows.cut,
-            out_of_reach=int((np.array(rows.whole) > longest_N).sum()),
+            out_of_reach=int((rows.whole > longest_N).sum()),
             unknown=self.languages.source.unknown_share(rows.sources),
             unknown_target=self.languages.target.unknown_share(rows.targets),
             decoding=writer.decoding.model_dump(),
@@ -164,7 +165,7 @@ class TranslationRun(PredictingRun, SelfReadingRun):
             return None
         index = np.unique(np.linspace(0, len(rows) - 1, min(_CALIBRATED, len(rows))).astype(int))
         drawn_NM = writer.draw_lengths([rows.sources[i] for i in index])
-        return for_machines(calibrate_lengths(np.array(rows.whole)[index], drawn_NM))
+        return for_machines(calibrate_lengths(rows.whole[index], drawn_NM))
 
     def exposure_gap(
         self,

@@ -6,7 +6,7 @@ S source time, I numbers of a vector, L levels.
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -20,6 +20,7 @@ from statewise.specs import PairDataSpec, UserError, from_json, read_small
 from statewise.training import Payload
 
 Floats = NDArray[np.float64]
+Index = NDArray[np.int64]
 SourceRow = NDArray[Any]  # [S] ids or [S, I] numbers
 
 
@@ -33,6 +34,9 @@ class Source(ABC):
     def as_read(self, source: SourceRow) -> SourceRow:
         """What is read of it."""
         return source
+
+    def length_as_read(self, length_N: Index) -> Index:
+        return length_N
 
     @abstractmethod
     def spelled(self, source: SourceRow) -> tuple[str, ...]:
@@ -62,6 +66,9 @@ class TextSource(Source):
         """Cut, in the order of reading, and the end symbol."""
         return np.append(source[: self._longest][:: -1 if self._reverse else 1], self.tokenizer.end_id)
 
+    def length_as_read(self, length_N: Index) -> Index:
+        return np.minimum(length_N, self._longest) + 1
+
     def spelled(self, source: SourceRow) -> tuple[str, ...]:
         return spelled(self.tokenizer, source.tolist())
 
@@ -83,7 +90,7 @@ class ClassSource(Source):
         self.classes = classes
 
     @classmethod
-    def learn(cls, texts: Sequence[str]) -> "ClassSource":
+    def learn(cls, texts: Iterable[str]) -> "ClassSource":
         return cls(Labels.of(text.strip() for text in texts))
 
     def encode(self, texts: Sequence[str], where: Sequence[Where] | None = None) -> list[SourceRow]:

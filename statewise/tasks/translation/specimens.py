@@ -4,7 +4,7 @@ N copies of a row, S tokens of its source, T of its target with the symbol befor
 B rows of a batch, M answers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -98,7 +98,7 @@ class TranslationSpecimens(Specimens):
             (Part("source", 0, len(source)), Part("target", len(source), len(source) + len(target))),
         )
         if isinstance(self.model, Terminating):
-            return _along(self.model, row, *self._there(source_S, target_T), whole=self._rows.whole[number])
+            return _along(self.model, row, *self._there(source_S, target_T), whole=int(self._rows.whole[number]))
         return _in_two(self.model, row, *self._there(source_S, target_T), start_id=self._languages.target.end_id)
 
     def _there(self, *ids: Tensor) -> list[Tensor]:
@@ -266,7 +266,7 @@ def _along(model: Terminating[Any], row: _Row, source_S: Tensor, target_T: Tenso
     )
 
 
-def _spaced(tokenizer: Tokenizer, rows: list[Ids]) -> bool:
+def _spaced(tokenizer: Tokenizer, rows: Sequence[Ids]) -> bool:
     """Whether a text has spaces between its tokens, and not in them."""
     for ids in rows:
         words = [tokenizer.decode([token]) for token in ids if token != tokenizer.end_id]

@@ -4,7 +4,6 @@ N nodes of all trees together, B trees, M nodes of a batch, K classes.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
@@ -15,16 +14,40 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from statewise.core import onto
-from statewise.data import NO_LABEL, FlatTree, Labels, RaggedBatches, Tokenizer, evaluation_batches, gc_disabled
+from statewise.data import (
+    NO_LABEL,
+    ExampleWriter,
+    Labels,
+    RaggedBatches,
+    Tokenizer,
+    evaluation_batches,
+    gc_disabled,
+    names_examples,
+)
 from statewise.models import NodeClassifier, build_node_classifier, measured, row_flops
 from statewise.specs import TreeSpec
 from statewise.tasks.folder import fingerprint
-from statewise.tasks.job import Job, Opening
+from statewise.tasks.job import Job, Opening, some_rows
 from statewise.tasks.metric import directions
-from statewise.tasks.tree.examples import Index, Read, Trees, read_split, refuse_wide
+from statewise.tasks.stored import as_stored
+from statewise.tasks.tree.examples import (
+    Index,
+    Learned,
+    Read,
+    Trees,
+    flattened,
+    learn,
+    learned_labels,
+    load_vocabularies,
+    read_split,
+    refuse_wide,
+    roots_of,
+)
+from statewise.tasks.tree.stored import open_stored, store_trees
 from statewise.training import Better, Parallel, Payload, Window
 
 _EVALUATION_NODES = 1 << 14
+_TREES_AT_ONCE = 1 << 8  # whose weights are summed
 
 
 @final
@@ -35,44 +58,47 @@ class TreeJob(Job):
     spec: TreeSpec
 
     def __init__(
-        self, spec: TreeSpec, train: Read, held: Read, *, tokenizer: Tokenizer, classes: Labels, par: Parallel
+        self, spec: TreeSpec, train: Learned, held: Read, *, tokenizer: Tokenizer, classes: Labels, par: Parallel
     ) -> None:
         self.spec, self.tokenizer, self.classes, self._par = spec, tokenizer, classes, par
-        self.sha256 = fingerprint(map(str, train.trees))
-        self.dropped = train.dropped
-        for part in (train, held):
-            refuse_wide(spec, part)
-        self.root_counts = Counter(tree.root_label for tree in train.trees if tree.root_label is not None)
+        self.train, self.sha256, self.root_counts, self.dropped = train.trees, train.sha256, train.roots, train.dropped
+        refuse_wide(spec, held)
         classes.refuse_all_new(
-            [label for tree in held.trees for label in _learned(tree, spec.objective.nodes)], where=held.where[0]
+            [label for tree in held.trees for label in learned_labels(tree, spec.objective.nodes)], where=held.where[0]
         )
         self.held = make_trees(spec, held, tokenizer, classes)
-        every = make_trees(spec, train, tokenizer, classes)
-        target_N = counted(every, roots_only=spec.objective.nodes == "root")
-        weight_N = (target_N != NO_LABEL).astype(np.float64)
-        weight_N[every.first_B] *= spec.objective.root_weight
         self._weight_K = classes.weights() if spec.objective.weights == "balanced" else np.ones(len(classes))
-        self.train, self._target_N, self._weight_N = every, target_N, weight_N
-        self._tree_weight_B = np.add.reduceat(weight_N * self._weight_K[target_N.clip(min=0)], every.first_B)
+        self._tree_weight_B = self._tree_weights()
         # A tree without anything to learn would be a step without a loss.
         self._learned_B = np.flatnonzero(self._tree_weight_B > 0)
         self._batches = RaggedBatches(
-            every.costs_B[self._learned_B], batch=spec.train.batch, seed=spec.seed, rank=par.rank, world=par.world
+            self.train.costs_B[self._learned_B], batch=spec.train.batch, seed=spec.seed, rank=par.rank, world=par.world
         )
 
     @classmethod
     @gc_disabled()
     def open(cls, spec: TreeSpec, opening: Opening) -> "TreeJob":
+        spec = as_stored(spec)
+        kept = opening.kept
+        if names_examples(spec.data.train):
+            learned, held, tokenizer, classes = open_stored(spec)
+            return cls(spec, learned, held, tokenizer=tokenizer, classes=classes, par=opening.par).of_checkpoint(kept)
         train, held = read_split(spec.read_data, seed=spec.seed)
-        if opening.kept is None:
-            data = spec.data
-            words = [word for tree in train.trees for word in tree.sentence()]
-            tokenizer = Tokenizer.train("whole", words, vocab=data.vocab, lower=data.lower, min_count=data.min_count)
-            classes = Labels.of(label for tree in train.trees for label in _learned(tree, spec.objective.nodes))
+        refuse_wide(spec, train)
+        if kept is None:
+            words = (word for tree in train.trees for word in tree.sentence())
+            labels = (label for tree in train.trees for label in learned_labels(tree, spec.objective.nodes))
+            tokenizer, classes = learn(spec, words, labels)
         else:
-            tokenizer = Tokenizer.load(opening.kept / "tokenizer.json")
-            classes = Labels.from_json((opening.kept / "labels.json").read_text(encoding="utf-8"))
-        return cls(spec, train, held, tokenizer=tokenizer, classes=classes, par=opening.par).of_checkpoint(opening.kept)
+            tokenizer, classes = load_vocabularies(kept)
+        trees, sha256 = make_trees(spec, train, tokenizer, classes), fingerprint(map(str, train.trees))
+        learned = Learned(trees, sha256, roots_of(train.trees), train.dropped)
+        return cls(spec, learned, held, tokenizer=tokenizer, classes=classes, par=opening.par).of_checkpoint(kept)
+
+    @classmethod
+    @gc_disabled()
+    def store(cls, spec: TreeSpec, writer: ExampleWriter) -> None:
+        store_trees(spec, writer)
 
     @property
     def judges(self) -> Mapping[str, Better]:
@@ -101,11 +127,14 @@ class TreeJob(Job):
     def flops_per_token(self) -> float:
         """A node counts as a token. Where spans are read, those of the nodes whose labels are learned."""
         nodes, trees = float(self.train.size_B.sum()), len(self.train)
-        length_M = self.train.span_lengths(self._target_N != NO_LABEL)
-        spans, span = (len(length_M) / trees, float(length_M.mean())) if len(length_M) else (0.0, 1.0)
         flops = measured(self.build, row_flops)
-        row = flops(nodes / trees) if self.spec.follows_trees else spans * flops(span)
-        return row * trees / nodes
+        if self.spec.follows_trees:
+            return flops(nodes / trees) * trees / nodes
+        asked = np.arange(trees) if isinstance(self.train.label_N, np.ndarray) else some_rows(trees)
+        node_M = self.train.nodes(asked)
+        length_M = self.train.span_lengths(node_M[self._wanted(node_M)])
+        spans, span = (len(length_M) / len(asked), float(length_M.mean())) if len(length_M) else (0.0, 1.0)
+        return spans * flops(span) * trees / nodes
 
     def identity(self) -> dict[str, Payload]:
         roots = Labels(self.classes.names, [self.root_counts[name] for name in self.classes.names])
@@ -153,36 +182,75 @@ class TreeJob(Job):
         device, total = self._par.device, torch.zeros((), device=self._par.device)
         smoothing = self.spec.objective.smoothing
         weight_K = onto(device, torch.from_numpy(self._weight_K).float())
-        wanted_N = self._target_N != NO_LABEL
-        for batch in self.train.batches(window.content[some], wanted_N=wanted_N, device=device):
+        for batch in self.train.batches(window.content[some], wanted=self._wanted, device=device):
             logits_MK = model(*batch.inputs).float()
-            target_M = onto(device, torch.from_numpy(self._target_N[batch.node_M]))
-            weight_M = onto(device, torch.from_numpy(self._weight_N[batch.node_M]).float())
+            targets = self._targets(batch.node_M)
+            target_M = onto(device, torch.from_numpy(targets))
+            weight_M = onto(device, torch.from_numpy(self._weights(batch.node_M, targets)).float())
             loss_M = F.cross_entropy(
                 logits_MK, target_M, weight=weight_K, label_smoothing=smoothing, ignore_index=NO_LABEL, reduction="none"
             )
             total = total + (loss_M * weight_M).sum()
         return total, state
 
+    def _targets(self, node_M: Index) -> Index:
+        """The labels of training nodes that count."""
+        label_M = self.train.label_N[node_M]
+        return np.where(self.train.is_root(node_M), label_M, NO_LABEL) if self._roots_only else label_M
+
+    def _wanted(self, node_M: Index) -> NDArray[np.bool_]:
+        wanted_M: NDArray[np.bool_] = self._targets(node_M) != NO_LABEL
+        return wanted_M
+
+    def _weights(self, node_M: Index, target_M: Index) -> NDArray[np.float64]:
+        """What each node counts."""
+        weight_M: NDArray[np.float64] = (target_M != NO_LABEL).astype(np.float64)
+        weight_M[self.train.is_root(node_M)] *= self.spec.objective.root_weight
+        return weight_M
+
+    def _tree_weights(self) -> NDArray[np.float64]:
+        """The sum over the nodes of each tree, those of its class included."""
+        sums = []
+        for begin in range(0, len(self.train), _TREES_AT_ONCE):
+            tree_B = np.arange(begin, min(begin + _TREES_AT_ONCE, len(self.train)))
+            node_M, size_B = self.train.nodes(tree_B), self.train.size_B[tree_B]
+            target_M = self._targets(node_M)
+            weight_M = self._weights(node_M, target_M) * self._weight_K[target_M.clip(min=0)]
+            sums.append(np.add.reduceat(weight_M, np.cumsum(size_B) - size_B))
+        tree_weight_B: NDArray[np.float64] = np.concatenate(sums)
+        return tree_weight_B
+
+    @property
+    def _roots_only(self) -> bool:
+        return self.spec.objective.nodes == "root"
+
     def evaluate(self, model: Any, poll: Callable[[], None]) -> dict[str, float]:
-        roots_only = self.spec.objective.nodes == "root"
-        label_N = counted(self.held, roots_only=roots_only)
+        label_N = counted(self.held, roots_only=self._roots_only)
         log_NK = log_probabilities(model, self.held, wanted_N=label_N != NO_LABEL, device=self._par.device, poll=poll)
         rooted_B = self._held_roots()
         roots = self.held.first_B[rooted_B]
         judged = roots if len(roots) else np.flatnonzero(label_N != NO_LABEL)
         figures = {"root_accuracy": accuracy(log_NK, label_N, roots)} if len(roots) else {}
-        if not roots_only:
+        if not self._roots_only:
             figures["node_accuracy"] = accuracy(log_NK, label_N, np.flatnonzero(label_N != NO_LABEL))
         return {**figures, "nats": nats(log_NK, label_N, judged)}
 
 
+def held_out(spec: TreeSpec) -> Read:
+    """What training did not learn from."""
+    if names_examples(spec.data.train):
+        return open_stored(spec)[1]
+    return read_split(spec.read_data, seed=spec.seed)[1]
+
+
 def make_trees(spec: TreeSpec, read: Read, tokenizer: Tokenizer, classes: Labels) -> Trees:
-    return Trees(read.trees, tokenizer=tokenizer, classes=classes, spans=not spec.follows_trees)
+    spans = not spec.follows_trees
+    return Trees(flattened(read.trees, tokenizer=tokenizer, classes=classes, spans=spans), spans=spans)
 
 
 def counted(trees: Trees, *, roots_only: bool) -> Index:
-    """The label of every node that counts."""
+    """The label of every node that counts, in memory."""
+    assert isinstance(trees.label_N, np.ndarray)
     if not roots_only:
         return trees.label_N
     label_N = np.full_like(trees.label_N, NO_LABEL)
@@ -213,16 +281,11 @@ def log_probabilities(
     log_NK: NDArray[np.float64] | None = None
     rows = max(1, _EVALUATION_NODES // int(trees.size_B.max(initial=1)))
     for index in evaluation_batches(trees.costs_B, batch=rows):
-        for batch in trees.batches(index, wanted_N=wanted_N, device=device):
+        for batch in trees.batches(index, wanted=wanted_N.__getitem__, device=device):
             poll()
             log_MK = model(*batch.inputs).double().log_softmax(-1).cpu().numpy()
             if log_NK is None:
-                log_NK = np.full((len(trees.label_N), log_MK.shape[1]), np.nan)
+                log_NK = np.full((len(wanted_N), log_MK.shape[1]), np.nan)
             log_NK[batch.node_M] = log_MK
     assert log_NK is not None
     return log_NK
-
-
-def _learned(tree: FlatTree, nodes: str) -> list[str]:
-    labels = tree.labels[:1] if nodes == "root" else tree.labels
-    return [label for label in labels if label is not None]

@@ -36,8 +36,8 @@ from statewise.tasks.metric.label import label_scores
 from statewise.tasks.portable import Portable
 from statewise.tasks.report import Report, confusion_table, of_this_run, percent, shows_report, worse_than_trivial
 from statewise.tasks.run import PredictingRun, named
-from statewise.tasks.tree.examples import Index, Read, form, formed, read_split, refuse_wide
-from statewise.tasks.tree.job import accuracy, counted, log_probabilities, make_trees, nats
+from statewise.tasks.tree.examples import Index, Read, form, formed, refuse_wide
+from statewise.tasks.tree.job import accuracy, counted, held_out, log_probabilities, make_trees, nats
 from statewise.tasks.tree.portable import portable
 from statewise.tasks.tree.specimens import TreeSpecimens
 
@@ -142,7 +142,7 @@ class TreeRun(PredictingRun):
     def evaluate(self, data: Data | None = None) -> TreeEvaluation:
         spec = self.spec
         if data is None:
-            held = read_split(spec.read_data, seed=spec.seed)[1]
+            held = held_out(spec)
         else:
             held = self._read(data)
         refuse_wide(spec, held)
@@ -201,7 +201,7 @@ class TreeRun(PredictingRun):
 
     def answers(self) -> Answers:
         # Of the roots: a model that reads words is asked for no other node.
-        held = read_split(self.spec.read_data, seed=self.spec.seed)[1]
+        held = held_out(self.spec)
         some = held.chosen(np.arange(min(MOST, len(held.trees))))
         trees = make_trees(self.spec, some, self.tokenizer, self.classes)
         label_N = counted(trees, roots_only=True)
@@ -222,7 +222,7 @@ class TreeRun(PredictingRun):
             with temporary_file("the text", text) as file:
                 read, source = formed(read_flat_trees(file), spec.read_data), "the given text"
         elif data is None:
-            read, source = read_split(spec.read_data, seed=spec.seed)[1], "the held-out trees"
+            read, source = held_out(spec), "the held-out trees"
         else:
             read, source = self._read(data), source_name(data)
         refuse_wide(spec, read)
