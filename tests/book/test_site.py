@@ -168,7 +168,8 @@ def test_a_page_opens_from_disk(name: str, language: str, sites: dict[str, Path]
             assert page.locator("span.math, div.math .tex").count() == page.locator(".katex-html").count()
             for drawn in page.locator("figure.drawn svg").all():
                 assert drawn.get_attribute("aria-label")
-            assert ("Skip to content" in page.content()) == (language == "en")
+            for words in ("Skip to content", "Link to this heading", "Made with"):
+                assert (words in page.content()) == (language == "en") or name == "search", words
             page.evaluate("for (const one of document.querySelectorAll('.slide')) one.hidden = false")
             assert [found for found in page.evaluate(OVERLAPS) if '" on "' in found] == []
             assert seen.wrong == []
@@ -190,6 +191,7 @@ def test_questions_find_their_page(language: str, sites: dict[str, Path], browse
     missed = []
     with Watched(browser, sites[language] / "search.html") as seen:
         assert seen.page.locator("h1").inner_text() == {"en": "Search", "zh": "搜索"}[language]
+        assert seen.page.title().startswith(seen.page.locator("h1").inner_text())
         for question, answer in QUESTIONS[language].items():
             seen.page.fill("#question", question)
             assert not re.search(r"\\begin|<\w+ class", seen.page.locator("#found").inner_text())
