@@ -20,6 +20,17 @@ CHAPTERS = [page.name for page in chapters()]
 PAGES = ["index", "glossary", "search", "solutions", "errata", "laws", *CHAPTERS]
 MOST_BYTES, FIRST_PAGE = 25 * 2**20, 300 * 2**10
 
+# Formulas whose punctuation begins the next line.
+PARTED = """[...document.querySelectorAll("span.math")].filter((formula) => {
+  const behind = formula.nextSibling, range = document.createRange();
+  const mark = behind?.nodeType === Node.TEXT_NODE ? behind.data.search(/[^\\u2060]/) : -1;
+  if (mark < 0 || !/[,.;:!?)，。；：、！？）”]/.test(behind.data[mark])) return false;
+  range.setStart(behind, mark);
+  range.setEnd(behind, mark + 1);
+  const last = [...formula.querySelectorAll(".base")].at(-1);
+  return range.getBoundingClientRect().left < last.getBoundingClientRect().right - 2;
+}).map((formula) => formula.textContent)"""
+
 # What a reader asks, and the page (with its section, where one is right) that answers.
 QUESTIONS = {
     "en": {
@@ -166,6 +177,7 @@ def test_a_page_opens_from_disk(name: str, language: str, sites: dict[str, Path]
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than {width}"
             assert page.locator(".katex-error").count() == 0
             assert page.locator("span.math, div.math .tex").count() == page.locator(".katex-html").count()
+            assert page.evaluate(PARTED) == []
             for drawn in page.locator("figure.drawn svg").all():
                 assert drawn.get_attribute("aria-label")
             for words in ("Skip to content", "Link to this heading", "Made with"):
