@@ -23,7 +23,7 @@ TERM = re.compile(r"[a-z0-9_]+|[\u4e00-\u9fff]+")
 ENDING = re.compile(r"(?:ations?|ings?|ed|es|s|ly|e)$")
 TITLE, PAGE_TITLE, INTRODUCED = 6, 3, 6  # how many times the words of a title count, and of a term that it introduces
 SHOWN = 400  # characters of a section that results show
-COMMAND = re.compile(r"\\([A-Za-z]+|.)|(?<=[_^])\{([^{}\\]{2,})\}|[{}]")
+COMMAND = re.compile(r"\\([A-Za-z]+|.)")
 SYMBOLS = {
     "mid": "|", "dots": "…", "cdots": "…", "top": "⊤", "to": "→", "le": "≤", "approx": "≈", "pm": "±", "cdot": "·",
     "odot": "⊙", "partial": "∂", "nabla": "∇", "sqrt": "√", "infty": "∞", "ell": "ℓ", "lVert": "‖", "rVert": "‖",
@@ -82,15 +82,16 @@ def _plain(tex: str) -> str:
     """A formula as one can write it in a line of text: `p(x_t | x_<t)`."""
 
     def symbol(found: re.Match[str]) -> str:
-        name, index = found[1] or "", found[2]
+        name = found[1]
         size = "CAPITAL" if name[:1].isupper() else "SMALL"
         try:
             greek = unicodedata.lookup(f"GREEK {size} LETTER {name}")
         except KeyError:
             greek = name if name.isalpha() else ""
-        return f"({index})" if index else SYMBOLS.get(name, greek)
+        return SYMBOLS.get(name, greek)
 
-    return COMMAND.sub(symbol, tex).strip()
+    grouped = re.sub(r"(?<=[_^])\{([^{}]{2,})\}", r"(\1)", COMMAND.sub(symbol, tex))
+    return re.sub("[{}]", "", grouped).strip()
 
 
 def write_index(app: Any, exception: Exception | None) -> None:
