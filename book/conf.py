@@ -32,6 +32,6 @@ templates_path = [str(BOOK / "templates")]
 html_additional_pages = {"search": "search.html"}
 html_copy_source = False
 html_show_sourcelink = False
-html_use_index = False
+html_use_index = html_domain_indices = False
 html_show_sphinx = html_show_copyright = False
 html_extra_path = [str(BOOK / "_build" / "source" / os.environ.get("BOOK_LANGUAGE", "en") / "extra")]

@@ -25,6 +25,7 @@ WORDS = {
 
 LANGUAGE = {"en": "English", "zh": "中文"}
 NOTEBOOK = {"en": "Notebook", "zh": "笔记本"}
+SEARCH = {"en": "Search", "zh": "搜索"}
 THEME = {
     "Next": "下一页",
     "Previous": "上一页",
@@ -43,6 +44,7 @@ LABELS = {
     "Auto light/dark, in dark mode": "自动，当前为深色",
     "Expand": "展开",
     "Menu": "菜单",
+    "Made with": "制作工具：",
 }  # which Furo writes without asking for a translation
 LABEL = re.compile(rf'(?<=[>"])(\s*)({"|".join(map(re.escape, LABELS))})(?=\s*[<"])')
 
@@ -205,6 +207,8 @@ def page_context(app: Sphinx, page: str, template: str, context: dict[str, Any],
     other = "zh" if app.config.language == "en" else "en"
     if other == "en":
         context["_"] = lambda text: THEME.get(text) or app.translator.gettext(text)
+    if page == "search":
+        context["title"] = SEARCH[app.config.language[:2]]
     if doctree is not None:
         twin = "docs/index" if page.startswith("docs/zh/") else page  # the README is no page of the English site
         links = [f'<a href="{"../" * (page.count("/") + 1)}{other}/{twin}.html" lang="{other}">{LANGUAGE[other]}</a>']
@@ -222,6 +226,7 @@ def write_labels(app: Sphinx, exception: Exception | None) -> None:
         parts = re.split("(<article.*</article>)", path.read_text(encoding="utf-8"), flags=re.DOTALL)
         parts[::2] = [LABEL.sub(lambda found: found[1] + LABELS[found[2]], part) for part in parts[::2]]
         text = re.sub('(?<=")Toggle navigation of ', "展开或收起 ", "".join(parts))
+        text = re.sub(r'(?<=title=")Link to this \w+(?=")', "此处的链接", text)
         path.write_text(text, encoding="utf-8")
 
 

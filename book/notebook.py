@@ -14,7 +14,10 @@ VERDICTS = {
     "en": {"true": "holds", "partly": "holds in part", "false": "does not hold", "open": "not decided"},
     "zh": {"true": "成立", "partly": "部分成立", "false": "不成立", "open": "未能判定"},
 }
+BRACKETS = {"en": " ({})", "zh": "（{}）"}
 OPENING = re.compile(r"^:{3,}\{([\w-]+)\} ?(.*)\n((?::[\w-]+: ?.*\n)*)", re.MULTILINE)
+# A link that leads nowhere from a notebook: its text stays.
+PLACE = re.compile(r"(?<!!)\[([^\]]*)\]\((?:\.\./\.\./docs/[^)]*|#[^)]*|[\w-]+\.md[^)]*)\)")
 CLOSING = re.compile(r"^:{3,}$\n?", re.MULTILINE)
 
 
@@ -44,7 +47,7 @@ def _markdown(page: Page, text: str, number: int) -> list[dict[str, Any]]:
     text = FORMULA.sub(lambda found: f"$$\n{found[1]}$$", text)
     text = OPENING.sub(lambda found: _box(page.language, found), text)
     text = CLOSING.sub("", text)
-    text = re.sub(r"\]\((?:\.\./\.\./docs/[^)]*|#[^)]*|[\w-]+\.md[^)]*)\)", "]()", text).replace("]()", "]")
+    text = PLACE.sub(r"\1", text)
     text = re.sub(r"\n{3,}", "\n\n", text).strip()
     return [{"cell_type": "markdown", "id": f"text-{number}", "metadata": {}, "source": text}] if text else []
 
@@ -59,5 +62,5 @@ def _box(language: str, found: re.Match[str]) -> str:
         argument = ""  # a view of the lab, in the site alone
     if name not in BOXES[language]:
         return ""
-    verdict = f" ({VERDICTS[language][options['verdict']]})" if "verdict" in options else ""
+    verdict = BRACKETS[language].format(VERDICTS[language][options["verdict"]]) if "verdict" in options else ""
     return f"**{BOXES[language][name]} {argument}".rstrip() + f"**{verdict}\n\n"

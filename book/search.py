@@ -9,6 +9,7 @@ best. `static/search.js` cuts a question in the same way and ranks sections by B
 import json
 import re
 import tomllib
+import unicodedata
 from collections import Counter
 from collections.abc import Container
 from pathlib import Path
@@ -22,6 +23,13 @@ TERM = re.compile(r"[a-z0-9_]+|[\u4e00-\u9fff]+")
 ENDING = re.compile(r"(?:ations?|ings?|ed|es|s|ly|e)$")
 TITLE, PAGE_TITLE, INTRODUCED = 6, 3, 6  # how many times the words of a title count, and of a term that it introduces
 SHOWN = 400  # characters of a section that results show
+COMMAND = re.compile(r"\\([A-Za-z]+|.)")
+SYMBOLS = {
+    "mid": "|", "dots": "…", "cdots": "…", "top": "⊤", "to": "→", "le": "≤", "approx": "≈", "pm": "±", "cdot": "·",
+    "odot": "⊙", "partial": "∂", "nabla": "∇", "sqrt": "√", "infty": "∞", "ell": "ℓ", "lVert": "‖", "rVert": "‖",
+    "varphi": "φ", "varepsilon": "ε", "lambda": "λ", "Lambda": "Λ",
+    **dict.fromkeys(["operatorname", "text", "mathrm", "hat", "bar", "overrightarrow", "overleftarrow", "tfrac"], ""),
+}  # fmt: skip
 
 
 def terms(text: str) -> list[str]:
@@ -40,6 +48,7 @@ class Section(NamedTuple):
     title: str
     prose: str
     code: str
+    shown: str  # the prose, its formulas without TeX
 
 
 def sections(doctree: nodes.document, labels: Container[str]) -> list[Section]:
@@ -52,19 +61,37 @@ def sections(doctree: nodes.document, labels: Container[str]) -> list[Section]:
         anchor = next((name for name in section["ids"] if name in labels), section["ids"][-1])
         code = [child for child in own if isinstance(child, nodes.literal_block)]
         prose = [child for child in own if not isinstance(child, nodes.literal_block)]
-        found.append(Section(anchor, title, _text(prose), _text(code)))
+        found.append(Section(anchor, title, _text(prose), _text(code), _text(prose, tex=False)[:SHOWN]))
     return found
 
 
-def _text(parts: list[nodes.Element]) -> str:
+def _text(parts: list[nodes.Element], *, tex: bool = True) -> str:
     """Of a section's nodes, without displayed formulas, the marks of their checks, and HTML."""
     texts = []
     for part in (part.deepcopy() for part in parts if not isinstance(part, nodes.math_block)):
         for node in list(part.findall(nodes.Element)):
             if node is not part and (isinstance(node, nodes.raw | nodes.math_block) or "checked" in node["classes"]):
                 node.parent.remove(node)
+            elif not tex and isinstance(node, nodes.math):
+                node.parent.replace(node, nodes.Text(_plain(node.astext())))
         texts.append(part.astext())
     return " ".join(" ".join(texts).split())
+
+
+def _plain(tex: str) -> str:
+    """A formula as one can write it in a line of text: `p(x_t | x_<t)`."""
+
+    def symbol(found: re.Match[str]) -> str:
+        name = found[1]
+        size = "CAPITAL" if name[:1].isupper() else "SMALL"
+        try:
+            greek = unicodedata.lookup(f"GREEK {size} LETTER {name}")
+        except KeyError:
+            greek = name if name.isalpha() else ""
+        return SYMBOLS.get(name, greek)
+
+    grouped = re.sub(r"(?<=[_^])\{([^{}]{2,})\}", r"(\1)", COMMAND.sub(symbol, tex))
+    return re.sub("[{}]", "", grouped).strip()
 
 
 def write_index(app: Any, exception: Exception | None) -> None:
@@ -90,7 +117,7 @@ def write_index(app: Any, exception: Exception | None) -> None:
             for name, count in counts.items():
                 postings.setdefault(name, []).extend((len(entries), count))
             lengths.append(sum(counts.values()))
-            entries.append([f"{page}.html#{section.anchor}", section.title, page_title, section.prose[:SHOWN]])
+            entries.append([f"{page}.html#{section.anchor}", section.title, page_title, section.shown])
     index = {"entries": entries, "lengths": lengths, "postings": postings}
     script = f"window.bookIndex = {json.dumps(index, ensure_ascii=False, separators=(',', ':'))};\n"
     (Path(app.outdir) / "_static" / "book-index.js").write_text(script, encoding="utf-8")

@@ -27,11 +27,13 @@ CHECKED = {"en": "✓ checked", "zh": "✓ 已验证"}
 FOLDED = {"en": "Code of the drawing", "zh": "画这幅图的代码"}
 PICTURE = re.compile(r"^!\[(.+)\]\(([\w-]+\.svg)\)$", re.MULTILINE)
 DOCS_LINK = re.compile(r"\]\(\.\./\.\./docs/([^)#]+)(#[^)]*)?\)")
-# Chinese has no spaces: a line that ends in Chinese, a link or bold Chinese continues in the next.
+# Chinese has no spaces: a line that ends in Chinese, plain, bold or of a link, continues in the next, which may be
+# indented below an item of a list.
 SOFT_BREAK = re.compile(
-    "(?:(?<=[\u3000-\u9fff\uff00-\uffef”)])|(?<=[\u4e00-\u9fff]\\*\\*))\\n"
-    "(?=[\u3001-\u9fff\uff00-\uffef“]|(?:\\[|\\*\\*)[\u4e00-\u9fff])"
+    r"([\u3000-\u9fff\uff00-\uffef”]|[\u4e00-\u9fff](?:\*\*|\]\([^)\s]*\)))\n *"
+    r"(?=[\u3001-\u9fff\uff00-\uffef“]|(?:\[|\*\*)[\u4e00-\u9fff])"
 )
+CHAPTER_NUMBER = re.compile(r"(?<=第) (\d+) (?=章)")
 TEXT_NODE = re.compile(r">([^<>]+)<")
 NUMBER = re.compile(r"-?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[-+]?\d+)?%?")
 SEPARATORS = ("\n", ": ", ", ")
@@ -94,7 +96,8 @@ def prose(page: Page, text: str, checks: set[str]) -> str:
     text = PICTURE.sub(lambda found: f":::{{picture}} {page.name}/{found[2]}\n:alt: {found[1]}\n:::", text)
     text = re.sub(r"^(:::\{slider\} )", rf"\g<1>{page.name}/", text, flags=re.MULTILINE)
     # The first line of a box is its title; it is not continued by the next.
-    text = re.sub(r"(^:{3,}\{.*\n)|" + SOFT_BREAK.pattern, lambda found: found[1] or "", text, flags=re.MULTILINE)
+    text = re.sub(r"(^:{3,}\{.*\n)|" + SOFT_BREAK.pattern, lambda found: found[1] or found[2], text, flags=re.MULTILINE)
+    text = CHAPTER_NUMBER.sub("\u00a0\\1\u00a0", text)  # never a line for each of its three parts
     return DOCS_LINK.sub(
         lambda found: f"](docs/{found[1]}{anchor_in(page.language, Path(found[1]), found[2] or '')})", text
     )

@@ -58,6 +58,9 @@ def test_a_notebook_holds_the_blocks_in_order(ran: tuple[str, list[Result]]) -> 
         prose = "\n".join(cell["source"] for cell in made["cells"] if cell["cell_type"] == "markdown")
         assert page.title in prose
         assert ":::" not in prose
+        links = re.findall(r"(?<!!)(\[[^\]]*\])\((?:#|[\w-]+\.md|\.\./)", page.prose)
+        assert links
+        assert [link for link in links if link in prose] == [], "brackets of a link to no file"
         shown = set(re.findall(r"\]\(([\w.+=:-]+\.svg)\)", prose))
         assert shown == set(pictures(done)), "pictures that the cells draw"
         assert ")=" not in [line[-2:] for line in prose.splitlines()]

@@ -7,7 +7,7 @@ import pytest
 from chapter import BOOK, COLUMNS, FORMULA, LANGUAGES, ROOT, Page, chapters, pages
 from page import anchors
 from reference import FENCE, PACKAGES
-from stage import terms
+from stage import SOFT_BREAK, terms
 
 CHAPTERS = [page.name for page in chapters()]
 FORMULAS, LIVE_FIGURES = 60, 18  # at least so many in the whole book
@@ -179,6 +179,32 @@ def test_the_index_lists_every_chapter() -> None:
     for language in LANGUAGES:
         text = (BOOK / language / "index.md").read_text(encoding="utf-8")
         assert [name for name in CHAPTERS if f"\n{name}\n" not in text] == []
+
+
+def test_bold_chinese_is_read_as_bold() -> None:
+    """`**…。**` before a letter closes nothing: the mark stays outside."""
+    wrong = []
+    for path in [*(BOOK / "zh").glob("*.md"), *(ROOT / "docs" / "zh").rglob("*.md")]:
+        for paragraph in FENCE.sub("", path.read_text(encoding="utf-8")).split("\n\n"):
+            for bold in re.finditer(r"\*\*([^*]+)\*\*", paragraph):
+                before, after = paragraph[: bold.start()][-1:], paragraph[bold.end() :][:1]
+                if re.fullmatch(r"\w\W", before + bold[1][0]) or re.fullmatch(r"\W\w", bold[1][-1] + after):
+                    wrong.append((path.name, bold[0]))
+    assert wrong == []
+
+
+def test_no_chinese_line_of_the_reference_ends_within_a_sentence() -> None:
+    """A line end is a space, which Chinese does not write; the book's are joined by `stage.py`."""
+    for path in (ROOT / "docs" / "zh").rglob("*.md"):
+        prose = FENCE.sub("", path.read_text(encoding="utf-8"))
+        assert not re.findall("[\u3000-\u9fff\uff00-\uffef”]\n *[\u3001-\u9fff\uff00-\uffef“]", prose), path
+
+
+def test_lines_of_the_chinese_book_are_joined_where_no_space_is_read() -> None:
+    joined = "按时间步，一步一步\n  来；[第 2 章](02-counting.md)\n说过"
+    assert SOFT_BREAK.sub(r"\1", joined) == joined.replace("\n  ", "").replace("\n", "")
+    kept = "[minGRU](mingru.md)\n和 LSTM\n都是"
+    assert SOFT_BREAK.sub(r"\1", kept) == kept
 
 
 def test_no_year_is_read_as_the_number_of_a_list() -> None:

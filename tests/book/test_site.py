@@ -20,6 +20,17 @@ CHAPTERS = [page.name for page in chapters()]
 PAGES = ["index", "glossary", "search", "solutions", "errata", "laws", *CHAPTERS]
 MOST_BYTES, FIRST_PAGE = 25 * 2**20, 300 * 2**10
 
+# Formulas whose punctuation begins the next line.
+PARTED = """[...document.querySelectorAll("span.math")].filter((formula) => {
+  const behind = formula.nextSibling, range = document.createRange();
+  const mark = behind?.nodeType === Node.TEXT_NODE ? behind.data.search(/[^\\u2060]/) : -1;
+  if (mark < 0 || !/[,.;:!?)，。；：、！？）”]/.test(behind.data[mark])) return false;
+  range.setStart(behind, mark);
+  range.setEnd(behind, mark + 1);
+  const last = [...formula.querySelectorAll(".base")].at(-1);
+  return range.getBoundingClientRect().left < last.getBoundingClientRect().right - 2;
+}).map((formula) => formula.textContent)"""
+
 # What a reader asks, and the page (with its section, where one is right) that answers.
 QUESTIONS = {
     "en": {
@@ -166,9 +177,12 @@ def test_a_page_opens_from_disk(name: str, language: str, sites: dict[str, Path]
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than {width}"
             assert page.locator(".katex-error").count() == 0
             assert page.locator("span.math, div.math .tex").count() == page.locator(".katex-html").count()
+            assert page.evaluate(PARTED) == []
             for drawn in page.locator("figure.drawn svg").all():
                 assert drawn.get_attribute("aria-label")
-            assert ("Skip to content" in page.content()) == (language == "en")
+            content = page.content()
+            assert ("Skip to content" in content) == ("Made with" in content) == (language == "en")
+            assert "Link to this" not in content or language == "en"
             page.evaluate("for (const one of document.querySelectorAll('.slide')) one.hidden = false")
             assert [found for found in page.evaluate(OVERLAPS) if '" on "' in found] == []
             assert seen.wrong == []
@@ -190,6 +204,7 @@ def test_questions_find_their_page(language: str, sites: dict[str, Path], browse
     missed = []
     with Watched(browser, sites[language] / "search.html") as seen:
         assert seen.page.locator("h1").inner_text() == {"en": "Search", "zh": "搜索"}[language]
+        assert seen.page.title().startswith(seen.page.locator("h1").inner_text())
         for question, answer in QUESTIONS[language].items():
             seen.page.fill("#question", question)
             assert not re.search(r"\\begin|<\w+ class", seen.page.locator("#found").inner_text())
