@@ -47,6 +47,7 @@ from statewise.core.state import reset_rows as reset_rows
 from statewise.core.state import rows as rows
 from statewise.core.state import save_state as save_state
 from statewise.core.state import state_bytes as state_bytes
+from statewise.core.state import state_problem as state_problem
 from statewise.core.state import to as to
 from statewise.core.state import unpack_state as unpack_state
 from statewise.core.state import where as where

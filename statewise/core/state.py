@@ -223,13 +223,13 @@ def unpack_state(content: bytes, *, like: S, weights: str = "", name: str = "sta
     """`load_state` of a file's content; messages call it `name`. Strictly, it must say which weights it belongs to."""
     try:
         tensors = load(content)
-        metadata = from_json(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__", {})
+        metadata = from_json(content[8 : 8 + int.from_bytes(content[:8], "little")]).get("__metadata__") or {}
         signature = from_json(metadata.get("state", '"no state"'))
     except (SafetensorError, ValueError) as error:
         raise _not_saved(name, error) from None
     if signature != _signature(like):
         raise UserError(
-            f"{name!r} holds {signature}, but this model's state is {_signature(like)}",
+            f"{name!r} holds {' '.join(str(signature).split())[:200]}, but this model's state is {_signature(like)}",
             fix="load it with the model that saved it",
         )
     if weights and weights != (belongs := metadata.get("weights", "")):
@@ -249,7 +249,7 @@ def unpack_state(content: bytes, *, like: S, weights: str = "", name: str = "sta
                 fix="load it with the model that saved it",
             )
     if extra := sorted(set(tensors) - {leaf_name or "state" for leaf_name in wanted}):
-        raise UserError(f"{name!r}: leaves {extra} are not of this state")
+        raise UserError(f"{name!r}: leaves {extra[:3]} are not of this state")
     batches = {len(tensor) for tensor in tensors.values()}
     if len(batches) > 1:
         raise UserError(f"{name!r}: its leaves disagree on the batch: {sorted(batches)}")
@@ -269,3 +269,20 @@ def _fits(loaded: Tensor, initial: Tensor) -> bool:
     if loaded.dim() != initial.dim() or loaded.dim() == 0:
         return False
     return all(a == b or b == 0 for a, b in zip(loaded.shape[1:], initial.shape[1:]))
+
+
+def state_problem(state: State, *, initial: State, read: int) -> str:
+    """What no state can hold after `read` tokens, in words; empty where there is nothing. A file can hold anything."""
+    for (_, leaf), (_, first) in zip(leaves(state), leaves(initial), strict=True):
+        lists = [held for size, held in zip(first.shape[1:], leaf.shape[1:]) if size == 0]
+        if any(held != read for held in lists):
+            return f"it has read {read} tokens, but holds a list of {lists[0]}"
+        if leaf.is_floating_point():
+            if bool(first.isfinite().all()) and not bool(leaf.isfinite().all()):
+                return "it holds values that are not finite numbers"
+            continue
+        # Whole numbers count what was read, from 0, or what is left, down from where they begin.
+        least, most = (torch.where(first == 0, read, end) for end in (0, first))
+        if bool(((leaf < least) | (leaf > most)).any()):
+            return f"it has read {read} tokens, but holds a count of {int(leaf.flatten()[0])}"
+    return ""

@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +38,9 @@ CREATE INDEX IF NOT EXISTS by_owner ON states (owner, used);
 CREATE TABLE IF NOT EXISTS contents (number INTEGER PRIMARY KEY, content BLOB NOT NULL);
 """
 _ABOUT = "id, model, tokens, bytes, created"
+# (A file can hold a value of any type in any column.)
+_SHOWN = ", ".join(f"CAST({name} AS {'TEXT' if name in ('id', 'model') else 'INTEGER'})" for name in _ABOUT.split(", "))
+_BESIDE = ("-wal", "-shm", "-journal")  # what SQLite opens with it
 _MOST_TOUCHED = 10_000  # states that were read since the last one was saved
 
 
@@ -90,12 +93,19 @@ class StateStore:
         else:
             make_folder(folder)
             path = folder / _FILE
-            if path.is_symlink() or (path.exists() and not is_plain(path)):
-                raise UserError(f"{str(path)!r} is not a plain file", fix="name another folder for the states")
+            for each in (path, *(Path(f"{path}{end}") for end in _BESIDE)):
+                if each.is_symlink() or (each.exists() and not is_plain(each)):
+                    raise UserError(f"{str(each)!r} is not a plain file", fix="name another folder for the states")
             # (Whoever reads does not wait for the disk that a writer waits for.)
             self._db, self._reader = (_connected(str(path), most_bytes) for _ in range(2))
             self._reading = threading.RLock()
-        (totals,) = self._ask("SELECT count(*), coalesce(sum(bytes), 0) FROM states")
+        try:
+            (totals,) = self._ask("SELECT count(*), coalesce(sum(bytes), 0), coalesce(min(bytes), 0) FROM states")
+            if not all(isinstance(number, int) and number >= 0 for number in totals):
+                raise Refused("failed", "the saved states cannot be read: their sizes are not numbers")
+        except Refused as error:
+            self.close()
+            raise UserError(f"{error} (in {str(folder)!r})", fix="name another folder for the states") from None
         self._count, self.held_bytes = int(totals[0]), int(totals[1])
 
     def __len__(self) -> int:
@@ -145,7 +155,8 @@ class StateStore:
         if not rows:
             raise _missing(name)
         model, tokens, content, digest = rows[0]
-        if hashlib.sha256(content).digest() != digest:
+        whole = isinstance(content, bytes) and hashlib.sha256(content).digest() == digest
+        if not (whole and isinstance(model, str) and isinstance(tokens, int)):
             self.delete(name, owner)
             raise Refused("not_found", f"the saved state {name!r} is damaged", param="state")
         with self._reading:
@@ -157,7 +168,7 @@ class StateStore:
         return Saved(model, tokens, content)
 
     def describe(self, name: str, owner: str) -> dict[str, Any]:
-        rows = self._ask(f"SELECT {_ABOUT} FROM states WHERE key = ?", _key(name, owner))
+        rows = self._ask(f"SELECT {_SHOWN} FROM states WHERE key = ?", _key(name, owner))
         if not rows:
             raise _missing(name)
         return _described(*rows[0])
@@ -170,7 +181,7 @@ class StateStore:
             if not rows:
                 raise _missing(after)
             begin = rows[0][0]
-        asked = f"SELECT {_ABOUT} FROM states WHERE owner = ? AND used > ? ORDER BY used LIMIT ?"
+        asked = f"SELECT {_SHOWN} FROM states WHERE owner = ? AND used > ? ORDER BY used LIMIT ?"
         return [_described(*row) for row in self._ask(asked, owner, begin, limit)]
 
     def fork(self, name: str, owner: str, new: str | None) -> dict[str, Any]:
@@ -250,9 +261,18 @@ def _connected(path: str, cache_bytes: int) -> sqlite3.Connection:
         if version not in (0, _FORMAT):
             raise sqlite3.DatabaseError(f"format {version}, expected {_FORMAT}")
         db.executescript(f"{_TABLES} PRAGMA user_version = {_FORMAT};")
+        with closing(sqlite3.connect(":memory:")) as empty:
+            empty.executescript(_TABLES)
+            if _schema(db) != _schema(empty):  # a trigger or a view of somebody else would run for ever
+                raise sqlite3.DatabaseError("its tables are not those of saved states")
         return db
     except sqlite3.Error as error:
         raise UserError(f"cannot open the saved states in {path!r}: {error}", fix="name another folder") from None
+
+
+def _schema(db: sqlite3.Connection) -> list[tuple[str, ...]]:
+    tables = db.execute("SELECT type, name, sql FROM sqlite_master ORDER BY type, name LIMIT 100").fetchall()
+    return [tuple(" ".join(str(word).split()) for word in row) for row in tables]
 
 
 @contextmanager

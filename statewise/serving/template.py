@@ -18,7 +18,9 @@ from statewise.specs import UserError
 
 _MOST_STEPS = 200_000
 _MOST_CHARACTERS = 1 << 22
+_MOST_WORK = 1 << 24  # characters and pieces of texts that are read, names and items that are copied
 _LARGEST_NUMBER = 1 << 62
+_LONGEST_SENTENCE = 300  # characters of a message that a template writes
 _SIDES = {"strip": (0, -1), "lstrip": (0,), "rstrip": (-1,)}
 
 
@@ -42,7 +44,7 @@ class ChatTemplate:
             for const in self._tree.find_all(nodes.Const):
                 str(const.value).encode()  # half a character cannot be read by a tokenizer
         except (TemplateError, RecursionError, ValueError) as error:
-            raise UserError(f"the chat template is not valid: {error}") from None
+            raise UserError(f"the chat template is not valid: {_brief(str(error))}") from None
         self._tokens = {name: (Piece(text, None),) for name, text in tokens.items()}
 
     def render(self, messages: Sequence[tuple[str, str]], *, answer: bool) -> Text:
@@ -59,12 +61,18 @@ class ChatTemplate:
 
 class _Evaluation:
     def __init__(self) -> None:
-        self._steps = self._characters = 0
+        self._steps = self._characters = self._worked = 0
 
     def _step(self) -> None:
         self._steps += 1
         if self._steps > _MOST_STEPS:
             raise _unsupported(f"it needs more than {_MOST_STEPS} steps for these messages")
+
+    def _work(self, parts: int) -> None:
+        """One step reads or copies so many parts."""
+        self._worked += parts
+        if self._worked > _MOST_WORK:
+            raise _unsupported(f"it reads more than {_MOST_WORK} characters for these messages")
 
     def _bounded(self, text: Text) -> Text:
         self._characters += sum(len(piece.text) for piece in text) + len(text)
@@ -103,9 +111,11 @@ class _Evaluation:
         if not isinstance(items, list):
             raise _unsupported(f"a loop over something else than messages on line {node.lineno}")
         if node.test is not None:
+            self._work(len(names) * len(items))
             items = [item for item in items if _truth(self.value(node.test, {**names, name: item}))]
         for at, item in enumerate(items):
             self._step()
+            self._work(len(names))
             loop: dict[str, Any] = {"index": at + 1, "index0": at, "length": len(items)}
             loop |= {"first": not at, "last": at + 1 == len(items)}
             loop |= {
@@ -118,10 +128,26 @@ class _Evaluation:
 
     def value(self, node: nodes.Node | None, names: dict[str, Any]) -> Any:
         """A text, a number, a truth value, a message, a list of messages, or None for what is not defined."""
+        value = self._value(node, names)
+        self._read(value)
+        return value
+
+    def _read(self, value: Any) -> None:
+        """Whatever is done with a text next takes time for each of its characters."""
+        if isinstance(value, tuple):
+            self._work(sum(len(piece.text) for piece in value) + len(value))
+
+    def _value(self, node: nodes.Node | None, names: dict[str, Any]) -> Any:
         self._step()
         match node:
             case None:
                 return None
+            case nodes.Filter() | nodes.Test() | nodes.Call() if node.dyn_args or node.dyn_kwargs:
+                pass  # what has no case below is refused, and none may ignore an argument
+            case nodes.Filter(kwargs=[_, *_]) | nodes.Test(kwargs=[_, *_]) | nodes.Test(args=[_, *_]):
+                pass
+            case nodes.Call(node=nodes.Getattr(), kwargs=[_, *_]):
+                pass
             case nodes.Const(value=value):
                 return (Piece(value, None),) if isinstance(value, str) else value
             case nodes.TemplateData(data=text):
@@ -135,7 +161,9 @@ class _Evaluation:
                 whole_numbers = all(end is None or isinstance(end, int) for end in bounds)
                 if not isinstance(items, list) or not whole_numbers or bounds[2] == 0:
                     raise _unsupported(f"a part of something else than messages on line {node.lineno}")
-                return items[slice(*bounds)]
+                part = items[slice(*bounds)]
+                self._work(len(part))
+                return part
             case nodes.Getitem(node=whole, arg=key):
                 return _member(self.value(whole, names), _plain(self.value(key, names)))
             case nodes.Concat(nodes=parts):
@@ -171,7 +199,7 @@ class _Evaluation:
                 return isinstance(self.value(inner, names), tuple)
             case nodes.Filter(name="trim", node=inner, args=[]):
                 return _stripped(self.value(inner, names), "strip")
-            case nodes.Filter(name="length" | "count", node=inner):
+            case nodes.Filter(name="length" | "count", node=inner, args=[]):
                 counted = self.value(inner, names)
                 if not isinstance(counted, list | tuple):
                     raise _unsupported(f"length of something else than messages or a text on line {node.lineno}")
@@ -186,9 +214,10 @@ class _Evaluation:
                 return text.startswith(end) if how == "startswith" else text.endswith(end)
             case nodes.Call(node=nodes.Name(name="namespace"), args=[], kwargs=given):
                 return _Space({each.key: self.value(each.value, names) for each in given})
-            case nodes.Call(node=nodes.Name(name="raise_exception"), args=[reason]):
+            case nodes.Call(node=nodes.Name(name="raise_exception"), args=[reason], kwargs=[]):
                 told = _text(self.value(reason, names))
-                raise Refused("invalid", f"the run's chat template refuses these messages: {told}", param="messages")
+                refused = f"the run's chat template refuses these messages: {_brief(told)}"
+                raise Refused("invalid", refused, param="messages")
         named = f"{type(node).__name__} {getattr(node, 'name', '')}".strip()
         raise _unsupported(f"{named} on line {node.lineno}")
 
@@ -228,7 +257,10 @@ class _Evaluation:
         if isinstance(left, list) and isinstance(right, list):
             return len(left) == len(right) and all(map(self._equal, left, right))
         if isinstance(left, dict) and isinstance(right, dict):
+            self._work(len(left) + len(right))
             return left.keys() == right.keys() and all(self._equal(value, right[key]) for key, value in left.items())
+        if isinstance(left, tuple) and isinstance(right, tuple):
+            self._read(left + right)
         return bool(_plain(left) == _plain(right))
 
     def _among(self, part: Any, whole: Any) -> bool:
@@ -293,10 +325,15 @@ def _stripped(value: Any, how: str) -> Text:
     return tuple(pieces)
 
 
+def _brief(said: str) -> str:
+    """A sentence that may hold what somebody else wrote, as one line."""
+    return " ".join(said[: 4 * _LONGEST_SENTENCE].split())[:_LONGEST_SENTENCE]
+
+
 def _unsupported(what: str) -> Refused:
     return Refused(
         "invalid",
-        f"the run's chat template cannot be used here: {what}; ask /v1/completions with a prompt",
+        f"the run's chat template cannot be used here: {_brief(what)}; ask /v1/completions with a prompt",
         param="messages",
         code="chat_template_not_supported",
     )

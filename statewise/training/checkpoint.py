@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -203,20 +203,28 @@ def read_parts(paths: Sequence[Path], *, some: Callable[[int], slice | None] = l
             names = set(files[0].keys())
             if any(set(file.keys()) != names for file in files):
                 raise ValueError("its parts hold different tensors")
-            return {name: _rows([file.get_slice(name) for file in files], some) for name in names}
+            return {name: _rows(name, [file.get_slice(name) for file in files], some) for name in names}
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise UserError(f"{str(paths[0])!r} cannot be read: {error}") from None
 
 
-def _rows(parts: Sequence[Any], some: Callable[[int], slice | None]) -> Tensor:
-    if not parts[0].get_shape():
-        number: Tensor = parts[0][...]
-        return number
+def _rows(name: str, parts: Sequence[Any], some: Callable[[int], slice | None]) -> Tensor:
+    if len({(part.get_dtype(), *part.get_shape()[1:]) for part in parts}) > 1 or len({*map(_is_number, parts)}) > 1:
+        raise ValueError(f"its parts hold {name} in different shapes or precisions")
+    if _is_number(parts[0]):
+        number, *others = (part[...] for part in parts)
+        if not all(torch.equal(number, other) for other in others):
+            raise ValueError(f"its parts disagree about {name}: they are not of one step")
+        return cast(Tensor, number)
     counts = [part.get_shape()[0] for part in parts]
     start, stop, _ = (some(sum(counts)) or slice(None)).indices(sum(counts))
     begins = [sum(counts[:number]) for number in range(len(counts))]
     pieces = [part[max(start - begin, 0) : max(stop - begin, 0)] for part, begin in zip(parts, begins, strict=True)]
     return torch.cat(pieces)
+
+
+def _is_number(part: Any) -> bool:
+    return not part.get_shape()
 
 
 def read_tensors(

@@ -271,7 +271,7 @@ def in_words(run: Path) -> str:
 def read_progress(path: Path) -> dict[str, Any]:
     try:
         progress = from_json(read_small(path / "progress.json"))
-        if not isinstance(progress, dict) or not isinstance(progress["step"], int):
+        if not isinstance(progress, dict) or not isinstance(progress["step"], int) or progress["step"] < 0:
             raise ValueError
         return progress
     except (ValueError, KeyError):

@@ -123,7 +123,8 @@ def restore_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> No
         for name in names[kinds.get(number)]:
             value = tensors.get(f"{number}.{name}")
             expected = () if name == "step" else shapes.get(number)
-            if number not in shapes or value is None or value.shape != expected:
+            fits = value is not None and value.shape == expected and value.is_floating_point()
+            if number not in shapes or value is None or not fits or (name == "step" and not 0 <= value < torch.inf):
                 raise UserError(f"optimiser state {number}.{name} is missing or does not fit this model")
             memory.setdefault(int(number), {})[name] = value
     optimizer.load_state_dict({"state": memory, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 from tiny_run import FAMILIES, Cut, Heard, at, call, crash, evidence, options, resume, start, write_text
 
 from statewise.disk import lock
@@ -15,6 +17,7 @@ from statewise.specs import UserError
 from statewise.tasks import LanguageModelJob, train
 from statewise.training import NonFinite, checkpoint, folder
 from statewise.training.folder import find_published, newest_verified, step_folders
+from statewise.training.optimizer import restore_optimizer
 
 CONSTANT = {"train.schedule": "constant", "train.clip": None, "train.keep": 3}
 
@@ -191,3 +194,50 @@ def test_records_reach_the_disk_before_the_checkpoint(
     )
     start("gru", text, out, {"train.log_every": 1})
     assert len(synced) > 5
+
+
+# ------------------------------------------------------------------ parts that were changed
+
+FIRST, SECOND = ({"0.step": torch.tensor(6.0), "0.exp_avg": torch.full((3, 2), float(part))} for part in range(2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"0.step": torch.tensor(4.0)}, "not of one step"),
+        ({"0.exp_avg": torch.tensor(1.0)}, "different shapes or precisions"),
+        ({"0.exp_avg": torch.ones(3, 2, dtype=torch.float16)}, "different shapes or precisions"),
+        ({"0.exp_avg": torch.ones(3, 1)}, "different shapes or precisions"),
+        ({"1.exp_avg": torch.ones(1)}, "different tensors"),
+    ],
+    ids=str,
+)
+def test_parts_that_do_not_belong_together_are_refused(
+    changes: dict[str, torch.Tensor], said: str, tmp_path: Path
+) -> None:
+    paths = [tmp_path / "first", tmp_path / "second"]
+    save_file(FIRST, paths[0])
+    save_file(SECOND, paths[1])
+    assert checkpoint.read_parts(paths)["0.exp_avg"].tolist() == [[0, 0]] * 3 + [[1, 1]] * 3
+    save_file({**SECOND, **changes}, paths[1])
+    with pytest.raises(UserError, match=said):
+        checkpoint.read_parts(paths)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"step": torch.tensor(-1.0)}, {"step": torch.tensor(torch.nan)}, {"exp_avg": torch.ones(2).bool()}],
+    ids=str,
+)
+def test_what_no_optimizer_holds_is_refused(changes: dict[str, torch.Tensor]) -> None:
+    optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.ones(2))])
+    held = {"step": torch.tensor(3.0), "exp_avg": torch.ones(2), "exp_avg_sq": torch.ones(2)}
+    restore_optimizer(optimizer, {f"0.{name}": value for name, value in held.items()})
+    with pytest.raises(UserError, match="does not fit this model"):
+        restore_optimizer(optimizer, {f"0.{name}": value for name, value in {**held, **changes}.items()})
+
+
+def test_a_step_before_the_first_is_damage(tmp_path: Path) -> None:
+    (tmp_path / "progress.json").write_text('{"step": -1}')
+    with pytest.raises(UserError, match="not the record of a run"):
+        folder.read_progress(tmp_path)

@@ -60,7 +60,7 @@ def rows(count: int, home: Path) -> dict[str, torch.Tensor]:
         ({"tail_BK": torch.full((1, 8), 99)}, "last tokens are not all in the vocabulary"),
         (0, "it holds 0 texts, expected 1"),
         (2, "it holds 2 texts, expected 1"),
-        ("nan", "values that are not a number"),
+        ("nan", "values that are not finite numbers"),
     ],
     ids=str,
 )

@@ -79,6 +79,9 @@ def test_a_template_says_what_jinja_says(name: str, answer: bool) -> None:
 # Two lists of 2^60 numbers that are 60 lists in memory: Python's own comparison and text of them would not end.
 NESTED = "".join(f"{{% set {name} = [1] %}}" + f"{{% set {name} = [{name}, {name}] %}}" * 60 for name in "xy")
 
+# Two texts of a million characters, of several pieces, and 200,000 steps to read them in.
+LONG = "{% set x = 'a' %}" + "{% set x = x ~ x %}" * 20 + "{% set y = x ~ '' %}" + "{% for a in messages %}" * 3
+
 
 @pytest.mark.parametrize(
     "template",
@@ -116,6 +119,16 @@ NESTED = "".join(f"{{% set {name} = [1] %}}" + f"{{% set {name} = [{name}, {name
         "{{ -messages }}",
         *(NESTED + shown for shown in ("{{ x == y }}", "{{ x in [y] }}", "{{ x < y }}", "{{ raise_exception(x) }}")),
         NESTED + "{{ x.startswith('a') }}",
+        LONG + "{% if x == y %}{% endif %}" + "{% endfor %}" * 3,
+        LONG + "{% if 'zzz' in x %}{% endif %}" + "{% endfor %}" * 3,
+        LONG + "{% if messages[0][x] %}{% endif %}" + "{% endfor %}" * 3,
+        "{% set n = namespace(k=[" + "1," * 9000 + "]) %}{% for a in messages %}{% for b in messages %}"
+        "{% set n.k = [n.k, n.k[:]] %}{% set n.k = n.k[1] %}{% endfor %}{% endfor %}",
+        "".join(f"{{% set a{i} = 1 %}}" for i in range(3500)) + "{% for a in messages %}" * 3 + "{% endfor %}" * 3,
+        "{{ '' | default('x', boolean=true) }}",
+        "{{ 'ab'.strip(chars='a') }}",
+        "{{ messages | length(1) }}",
+        "{{ 'a' is string(1) }}",
         NESTED + "{{ namespace(a=x) | length }}",
         "{% set n = namespace(x=1) %}{% for a in messages %}{% for b in messages %}"
         + "{% set n.x = n.x + n.x %}" * 8
@@ -127,6 +140,16 @@ def test_a_template_can_do_nothing_else(template: str) -> None:
     with pytest.raises((Refused, UserError), match="chat template"):
         ChatTemplate(template, tokens=TOKENS).render([("user", "x")] * 64, answer=True)
     assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ x | %s }}", "{%% %s %%}", "{%% set %s.x = 1 %%}", "{{ raise_exception('a\\n%s') }}"]
+)
+def test_a_refusal_is_one_short_line(template: str) -> None:
+    with pytest.raises((Refused, UserError)) as refused:
+        ChatTemplate(template % ("f" * 60_000), tokens=TOKENS).render([("user", "x")], answer=True)
+    assert len(str(refused.value)) < 500
+    assert "\n" not in str(refused.value)
 
 
 ATOMS = st.sampled_from(

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from asking import Client, Running, running
 
+from statewise.core import leaves, map_state, pack_state
 from statewise.decoding import Sampling
 from statewise.serving.http.service import Kept
 from statewise.serving.store import StateStore
 from statewise.tasks import LanguageModelRun, load
+from statewise.training import weights_sha256
 
 STATES = "/v1/states"
+OCTETS = "application/octet-stream"
 
 
 def keep(client: Client, **asked: Any) -> dict[str, Any]:
@@ -109,16 +112,47 @@ def test_a_state_moves_between_the_server_and_the_command_line(
 
     run.save_state(run.begin("the cat"), tmp_path / "up.safetensors")
     data, path = (tmp_path / "up.safetensors").read_bytes(), f"{STATES}/up/content"
-    octets = "application/octet-stream"
-    assert client.ask("PUT", f"{path}?model=lstm", data, content_type=octets).status == 201
+    assert client.ask("PUT", f"{path}?model=lstm", data, content_type=OCTETS).status == 201
     assert client.complete(state="up", max_tokens=12, seed=5)["choices"][0]["text"] == expected
-    assert client.ask("PUT", f"{path}?model=transformer", data, content_type=octets).status == 400
-    assert client.ask("PUT", f"{path}?model=lstm", data[:-9], content_type=octets).status == 400
-    assert client.ask("PUT", f"{path}?model=lstm", b"\xff" * 64, content_type=octets).status == 400
-    assert client.ask("PUT", f"{path}?model=lstm", b"", content_type=octets).status == 400
+    assert client.ask("PUT", f"{path}?model=transformer", data, content_type=OCTETS).status == 400
+    assert client.ask("PUT", f"{path}?model=lstm", data[:-9], content_type=OCTETS).status == 400
+    assert client.ask("PUT", f"{path}?model=lstm", b"\xff" * 64, content_type=OCTETS).status == 400
+    assert client.ask("PUT", f"{path}?model=lstm", b"", content_type=OCTETS).status == 400
     wrong = client.ask("POST", "/v1/completions", {"model": "transformer", "state": "up"})
     assert wrong.status == 400
     assert wrong.error["param"] == "state"
+
+
+def filled(state: Any, leaf: str, value: float) -> Any:
+    names = iter([name for name, _ in leaves(state)])
+    return map_state(lambda kept: kept.clone().fill_(value) if next(names) == leaf else kept, state)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "values", "said"),
+    [
+        ("state.layers.0.length_B", [-1, 2**53, 2**63 - 1, 0], "holds a count of"),
+        ("state.layers.0.values_BSGK", [float("inf"), float("-inf"), float("nan")], "not finite numbers"),
+    ],
+)
+def test_what_no_state_holds_is_refused(
+    client: Client, folders: dict[str, Path], leaf: str, values: list[Any], said: str
+) -> None:
+    run, path = load(folders["transformer"], device="cpu"), f"{STATES}/wrong/content?model=transformer"
+    assert isinstance(run, LanguageModelRun)
+    at = run.begin("the cat")
+    weights = weights_sha256(run.model)
+    assert client.ask("PUT", path, pack_state(at, weights=weights), content_type=OCTETS).status == 201
+    for wrong in (filled(at, leaf, value) for value in values):
+        refused = client.ask("PUT", path, pack_state(wrong, weights=weights), content_type=OCTETS)
+        assert refused.status == 400
+        assert said in refused.error["message"]
+
+
+def test_a_header_without_metadata_is_refused(client: Client) -> None:
+    header = b'{"__metadata__":null,"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}'
+    content = len(header).to_bytes(8, "little") + header
+    assert client.ask("PUT", f"{STATES}/bare/content?model=lstm", content, content_type=OCTETS).status == 400
 
 
 def test_saved_states_survive_a_restart(text_runs: dict[str, Path], tmp_path: Path) -> None:

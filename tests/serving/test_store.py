@@ -1,5 +1,7 @@
 """Saved states: kept, found, forked, bounded, and on disk whole or not at all."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -162,3 +164,42 @@ def test_a_full_disk_leaves_the_old_state(tmp_path: Path) -> None:
     assert states.get("a", "").content == b"old"
     assert (len(states), states.held_bytes) == (1, 3)
     assert store(tmp_path).get("a", "").content == b"old"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON states BEGIN DELETE FROM states; END",
+        "CREATE VIEW v AS SELECT * FROM states",
+        "UPDATE states SET bytes = x'00'",
+        "UPDATE states SET bytes = -1",
+    ],
+)
+def test_tables_of_somebody_else_are_refused_at_the_start(script: str, tmp_path: Path) -> None:
+    made = store(tmp_path)
+    made.put("a", "me", "m", b"fine", 1)
+    made.close()
+    with closing(sqlite3.connect(tmp_path / "states.sqlite")) as db:
+        db.executescript(script)
+    with pytest.raises(UserError, match="saved states"):
+        store(tmp_path)
+
+
+@pytest.mark.parametrize("change", ["content = 'fine'", "content = 5", "content = 1.5"])
+def test_a_content_that_is_not_bytes_is_damage(change: str, tmp_path: Path) -> None:
+    made = store(tmp_path)
+    made.put("a", "me", "m", b"fine", 1)
+    with closing(sqlite3.connect(tmp_path / "states.sqlite")) as db, db:
+        db.execute(f"UPDATE contents SET {change}")
+    with pytest.raises(Refused, match="damaged"):
+        made.get("a", "me")
+
+
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-journal"])
+def test_no_link_is_followed(end: str, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("precious")
+    (tmp_path / "states").mkdir()
+    (tmp_path / "states" / f"states.sqlite{end}").symlink_to(tmp_path / "outside")
+    with pytest.raises(UserError, match="not a plain file"):
+        store(tmp_path / "states")
+    assert (tmp_path / "outside").read_text() == "precious"

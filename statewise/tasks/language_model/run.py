@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 import torch
 
-from statewise.core import leaves, load_state, pack_state, unpack_state
+from statewise.core import load_state, pack_state, state_problem, unpack_state
 from statewise.data import Data, Split, Tokenizer, as_files, encode_files, open_corpus, source_name
 from statewise.decoding import Continuation, Sampling, TextStream, begin, extend, generate, read
 from statewise.disk import write as write_file
@@ -392,9 +392,4 @@ class LanguageModelRun(SelfReadingRun, OrderedRun):
             return f"position {position} is not valid, expected 0 or more"
         if not bool(((at.tail_BK >= -1) & (at.tail_BK < vocab)).all()):
             return f"its last tokens are not all in the vocabulary of {vocab}"
-        for (_, leaf), (_, initial) in zip(leaves(at.state), leaves(self.model.init_state(1)), strict=True):
-            lists = [held for size, held in zip(initial.shape[1:], leaf.shape[1:]) if size == 0]
-            if any(held != position % STREAM for held in lists):
-                return f"it has read {position % STREAM} tokens, but holds a list of {lists[0]}"
-        numbers = (leaf for _, leaf in leaves(at.state) if leaf.is_floating_point())
-        return "it holds values that are not a number" if any(bool(leaf.isnan().any()) for leaf in numbers) else ""
+        return state_problem(at.state, initial=self.model.init_state(1), read=position % STREAM)
