@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command import TEXT, TINY, call, environment
+from limited import Limited
 from ranks import Ranks
 from warm import serving, worker_command
 
@@ -28,6 +29,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(world)
     return world
+
+
+@pytest.fixture(scope="session")
+def limited() -> Iterator[Limited]:
+    made = Limited()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")
