@@ -31,6 +31,7 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+        gc.set_threshold(50_000)  # 700 by default: to look so often was a tenth of tracing a model
 
 
 @pytest.mark.gpu

@@ -17,6 +17,7 @@ from statewise.disk import open_to_append
 from statewise.specs import from_json
 
 _PACKAGE = Path(__file__).parents[2]  # where this statewise is, whether or not it is installed
+COMMAND = (sys.executable, "-m", "statewise.comparison.worker")
 _GRACE = 20.0  # seconds a trial may take to save itself when it is asked to stop
 
 
@@ -42,7 +43,7 @@ class Worker:
         self._rest = b""
         with os.fdopen(open_to_append(log), "ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "statewise.comparison.worker"],
+                COMMAND,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -1,13 +1,10 @@
 """What the documentation and the examples run in: an environment that has the core dependencies and nothing else."""
 
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from user_environment import WARM, User, make_environment, variables, write_commands
+from warm import serving
 
 
 @pytest.fixture(scope="session")
@@ -20,18 +17,8 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> User:
 @pytest.fixture(scope="session")
 def warm_user(user: User, tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
     """Whose commands are forks of one process that has imported everything (`warm.py`)."""
-    with tempfile.TemporaryDirectory() as short:  # the name of a socket must be
-        place = Path(short) / "warm"
-        command = [str(user.python), str(WARM), "serve", str(place)]
-        with subprocess.Popen(command, env=user.variables, stdin=subprocess.PIPE) as server:
-            try:
-                while not place.exists():
-                    assert server.poll() is None, "the server ended"
-                    time.sleep(0.05)
-                # -S and -E: the caller needs nothing that is installed.
-                words = {"statewise": f'-S -E "{WARM}" call "{place}"'}
-                folder = write_commands(tmp_path_factory.mktemp("bin"), user.python, words)
-                yield User(user.python, variables(folder, user.python.parent), place)
-            finally:
-                assert server.stdin is not None
-                server.stdin.close()
+    with serving(user.python, user.variables) as place:
+        # -S and -E: the caller needs nothing that is installed.
+        words = {"statewise": f'-S -E "{WARM}" call "{place}"'}
+        folder = write_commands(tmp_path_factory.mktemp("bin"), user.python, words)
+        yield User(user.python, variables(folder, user.python.parent), place)

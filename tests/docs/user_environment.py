@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
-WARM = Path(__file__).with_name("warm.py")
+WARM = Path(__file__).parents[1] / "warm.py"
 
 
 def dependencies() -> Any:

@@ -8,6 +8,7 @@ import json
 import os
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,10 +18,15 @@ from pathlib import Path
 from typing import IO
 
 from limited import in_child
-from test_parallel import free_port
 from tiny_run import environment
 
 _SECONDS = 120
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class Ranks:
@@ -32,14 +38,18 @@ class Ranks:
         )
 
     def run(self, world: int, *words: str) -> str:
-        """What the first rank printed; every one must end well."""
+        """What the first rank printed."""
+        return self.all(world, *words)[0]
+
+    def all(self, world: int, *words: str) -> list[str]:
+        """What every rank printed; each must end well."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         self._server.stdin.write(json.dumps([world, *words]) + "\n")
         self._server.stdin.flush()
         ended = [(code, out) for code, out in json.loads(self._server.stdout.readline())]
         assert [code for code, _ in ended] == [0] * world, ended
-        return str(ended[0][1])
+        return [out for _, out in ended]
 
     def close(self) -> None:
         self._server.communicate()

@@ -15,6 +15,7 @@ from command import Said, call
 from tiny_study import driver, events, results, saved, sessions, trial_pids, wait_until, wait_until_gone, write_study
 
 from statewise.cli.compare import fitting
+from statewise.comparison import pool
 from statewise.comparison.engine import Work, run
 from statewise.comparison.plan import plan
 from statewise.comparison.progress import Board
@@ -32,9 +33,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def said(folder: Path) -> Said:
+def said(folder: Path, warm_command: tuple[str, ...]) -> Said:
     """A study, run once."""
-    with contextlib.chdir(folder):
+    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "COMMAND", warm_command)
         return call("compare", "tiny.toml", "--workers", "2")
 
 
@@ -149,6 +151,7 @@ def test_studies_are_listed() -> None:
 
 
 def test_a_trial_that_fails_is_said_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By day, only here is a worker what users have: a process of its own that imports everything."""
     more = '[[entry]]\nname = "absurd"\nsettings.model.kind = "elman"\nsettings.train.lr = 1e30\n'
     write_study(tmp_path, more=more + "settings.train.clip = 1e30\n")
     monkeypatch.chdir(tmp_path)
@@ -291,6 +294,7 @@ def changed(first: Path, second: Path, third: Path) -> None:
     third.write_text(third.read_text()[:-20])
 
 
+@pytest.mark.usefixtures("warm_workers")
 @pytest.mark.parametrize("harm", [swapped, pytest.param(changed, marks=pytest.mark.slow)])
 def test_a_damaged_result_costs_its_own_trial_alone(harm: Any, folder: Path, said: Said) -> None:
     with contextlib.chdir(folder):

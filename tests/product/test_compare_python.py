@@ -37,6 +37,7 @@ def weights(report: dict[str, Any]) -> dict[str, str]:
     return found
 
 
+@pytest.mark.usefixtures("warm_workers")
 def test_an_object_a_table_and_a_file_are_one_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text(TEXT)

@@ -86,6 +86,7 @@ def test_no_folder_is_entered_through_a_link(
     assert sorted(target.rglob("*")) == before
 
 
+@pytest.mark.usefixtures("warm_workers")
 @pytest.mark.parametrize(
     "name", [".lock", pytest.param("study.toml", marks=pytest.mark.slow), "log.jsonl", "workers.log", "trials"]
 )

@@ -6,7 +6,7 @@ import json
 import os
 import struct
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +24,6 @@ ONE_STEP = ("--set", "train.steps=1", "--set", "train.batch=2", "--out", "out", 
 DEEP = 100_000
 HOURS = "\n".join(f"2024-01-{1 + i // 24:02} {i % 24:02}:00,{i % 7}" for i in range(200))
 TAGS = "\n\n".join("\n".join(f"w{i}\tN" for i in range(5)) for _ in range(40))
-
-
-@pytest.fixture(scope="module")
-def limited() -> Iterator[Limited]:
-    made = Limited()
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

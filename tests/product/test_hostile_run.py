@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,6 @@ if not hasattr(os, "fork") or not Path("/proc/self/statm").exists():
     pytest.skip("limits are set and measured as Linux does", allow_module_level=True)
 
 DEEP = "[" * 100_000
-
-
-@pytest.fixture(scope="module")
-def limited() -> Iterator[Limited]:
-    made = Limited()
-    yield made
-    made.close()
 
 
 def vouched(folder: Path, name: str, data: bytes) -> None:

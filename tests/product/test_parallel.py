@@ -2,13 +2,13 @@
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ranks import Ranks, free_port
 from safetensors.torch import load_file
 from tiny_run import environment, options, resume, start, write_text
 
@@ -52,12 +52,6 @@ assert cli._run() == 0
 print("still", dist.get_world_size())
 dist.destroy_process_group()
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def two(script: Path, *argv: str, fault: str = "") -> list[tuple[int, str]]:
@@ -147,14 +141,12 @@ def test_only_the_first_writes(uncut: Path) -> None:
     assert {len(leaf) for leaf in carried.values()} == {4}  # the rows of both
 
 
-def test_a_process_group_of_the_caller_is_used_and_left(uncut: Path, text: Path, tmp_path: Path) -> None:
+def test_a_process_group_of_the_caller_is_used_and_left(uncut: Path, text: Path, tmp_path: Path, ranks: Ranks) -> None:
     """Ray Train and others make it before they call `train`."""
     joined = tmp_path / "joined.py"
     joined.write_text(JOINED)
     argv = ["train", "lstm", "--text", str(text), "--out", str(tmp_path / "run"), "--quiet", *options(SETTINGS)]
-    ended = two(joined, *argv)
-    assert [code for code, _ in ended] == [0, 0], ended
-    assert all("still 2" in said for _, said in ended)
+    assert all("still 2" in said for said in ranks.all(2, str(joined), *argv))
     assert (tmp_path / "run/model.safetensors").read_bytes() == (uncut / "model.safetensors").read_bytes()
 
 

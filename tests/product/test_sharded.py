@@ -11,10 +11,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from ranks import Ranks
+from ranks import Ranks, free_port
 from safetensors.torch import load_file
 from sharded_runs import DIVIDED, FAMILIES, TASKS, VARIANTS
-from test_parallel import FAULTY, distance, free_port, losses, two
+from test_parallel import FAULTY, distance, losses, two
 from test_parallel import SETTINGS as ENDED
 from tiny_run import ROOT, call, environment, options, resume, start, write_text
 
@@ -45,14 +45,6 @@ def train(world: int, kind: str, text: Path, out: Path, settings: dict[str, Any]
         launched(world, "-m", "statewise", *argv)
     else:
         ranks.run(world, "-m", "statewise", *argv)
-
-
-@pytest.fixture(scope="module")
-def ranks() -> Iterator[Ranks]:
-    """By day, ranks are forks of one process; by night, torchrun starts them."""
-    made = Ranks()
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")
