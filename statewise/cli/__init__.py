@@ -36,6 +36,8 @@ _LOWER = {
     "train": "lower train.batch or train.window, then model.width or model.depth; or train on another --device",
     "compare": "use fewer --workers, or leave the largest entries out (--only)",
 }
+# Tracing a model makes objects by the million: to look for garbage among them after every 700 took a seventh of it.
+_TRACING, _MANY = ("lab", "export"), 50_000
 _WITHOUT_TASKS = ("settings", "data", "models", "lab", "book", "bench", "serve")  # serve sets what PyTorch reads first
 EXIT_CODES = """Exit codes: 0 done · 1 a law, a check or a trial failed, or the system did (disk full) ·
 2 invalid command, setting or data · 3 the loss or a gradient was not finite · 130, 143 stopped by a signal, saved"""
@@ -68,6 +70,8 @@ class _Verb(TyperCommand):
 
             gc.freeze()
             gc.enable()
+        if self.name in _TRACING:
+            gc.set_threshold(_MANY)
         return super().invoke(ctx)
 
 
