@@ -144,8 +144,7 @@ class ExampleWriter:
     def finish(self, task: str, made: Mapping[str, Any]) -> ExampleIndex:
         self.read()
         index = self._index(task, made)
-        content = {"index": index.model_dump(), "sha256": index.sha256}
-        write(self.folder / EXAMPLES, json.dumps(content, indent=1) + "\n")
+        write(self.folder / EXAMPLES, index.file())
         return index
 
     def _index(self, task: str, made: Mapping[str, Any]) -> ExampleIndex:

@@ -7,19 +7,17 @@ length, `source.ends-…` says where each of them ends; besides, the vocabularie
 N rows, V values of all rows together.
 """
 
-import hashlib
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, final
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from statewise.data.disk_rows import Index
 from statewise.data.example_columns import Ids, Names, Places, Texts
 from statewise.data.file import EXAMPLES
-from statewise.data.shards import LARGEST_INDEX, REBUILD, Sha256, ShardedArray, Strict, refuse_other
-from statewise.specs import UserError, from_json, option, read_small
+from statewise.data.shards import REBUILD, Sealed, Sha256, ShardedArray, Strict, damaged, read_checked, refuse_other
+from statewise.specs import UserError, option
 
 F = TypeVar("F")
 
@@ -38,7 +36,7 @@ class ColumnIndex(Strict):
     shards: list[Sha256]
 
 
-class ExampleIndex(Strict):
+class ExampleIndex(Sealed):
     """What a folder holds. `made` is how: the settings that decided what the examples are."""
 
     version: Literal[1]
@@ -48,10 +46,6 @@ class ExampleIndex(Strict):
     columns: dict[Name, ColumnIndex]
     files: dict[FileName, Sha256]
 
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
-
 
 def value_file(folder: Path, name: str, number: int) -> Path:
     return folder / f"{name}-{number:05d}.values"
@@ -59,23 +53,12 @@ def value_file(folder: Path, name: str, number: int) -> Path:
 
 def read_example_index(folder: Path) -> ExampleIndex:
     """The index, if it is whole."""
-    path = folder / EXAMPLES
-    try:
-        table = from_json(read_small(path, largest=LARGEST_INDEX))
-        index = ExampleIndex.model_validate(table["index"])
-        if table["sha256"] != index.sha256:
-            raise ValueError("its sha256 is another")
-        for name, column in index.columns.items():
-            if len(column.shards) != -(-column.size // column.shard):
-                raise ValueError(f"it lists {len(column.shards)} shards for {column.size} numbers of {name}")
-    except OSError as error:
-        raise UserError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise UserError(f"{str(path)!r} is no index of examples: {reason}", fix=REBUILD) from None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{str(path)!r} is damaged: {error}", fix=REBUILD) from None
+    index = read_checked(folder / EXAMPLES, ExampleIndex, of="examples")
+    for name, column in index.columns.items():
+        if len(column.shards) != -(-column.size // column.shard):
+            raise damaged(
+                folder / EXAMPLES, f"it lists {len(column.shards)} shards for {column.size} numbers of {name}"
+            )
     return index
 
 

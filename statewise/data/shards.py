@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,20 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
+class Sealed(Strict):
+    """An index, whose sha256 is written with it."""
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
+
+    def file(self) -> str:
+        return json.dumps({"index": self.model_dump(), "sha256": self.sha256}, indent=1) + "\n"
+
+
+C = TypeVar("C", bound=Sealed)
+
+
 class PartIndex(Strict):
     """A stream of so many tokens, the bytes of its text, and the sha256 of its shards and of its counts."""
 
@@ -50,7 +64,7 @@ class PartIndex(Strict):
     counts: Sha256
 
 
-class Index(Strict):
+class Index(Sealed):
     """What a folder holds. `made` is how: the settings that decided what the tokens are."""
 
     version: Literal[1]
@@ -61,10 +75,6 @@ class Index(Strict):
     made: dict[str, Any]
     train: PartIndex
     validation: PartIndex
-
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
 
 
 def is_sharded(path: Path) -> bool:
@@ -77,32 +87,40 @@ def shard_file(folder: Path, part: PartName, number: int) -> Path:
 
 
 def write_index(folder: Path, index: Index) -> None:
-    content = index.model_dump()
-    write(folder / INDEX, json.dumps({"index": content, "sha256": index.sha256}, indent=1) + "\n")
+    write(folder / INDEX, index.file())
 
 
 def read_index(folder: Path) -> Index:
     """The index, if it is whole and the folder has the shards that it lists, in the right sizes."""
-    path = folder / INDEX
+    index = read_checked(folder / INDEX, Index, of="tokens")
+    for part in (index.train, index.validation):
+        if part.tokens < _SMALLEST or not part.bytes:
+            raise damaged(folder / INDEX, "a part of it holds no token")
+        if len(part.shards) != -(-part.tokens // index.shard_tokens):
+            raise damaged(folder / INDEX, f"it lists {len(part.shards)} shards for {part.tokens} tokens")
+    return index
+
+
+def read_checked(path: Path, kind: type[C], *, of: str) -> C:
+    """An index that was written with its own sha256."""
     try:
         table = from_json(read_small(path, largest=LARGEST_INDEX))
-        index = Index.model_validate(table["index"])
+        index = kind.model_validate(table["index"])
         if table["sha256"] != index.sha256:
             raise ValueError("its sha256 is another")
-        for part in (index.train, index.validation):
-            if part.tokens < _SMALLEST or not part.bytes:
-                raise ValueError("a part of it holds no token")
-            if len(part.shards) != -(-part.tokens // index.shard_tokens):
-                raise ValueError(f"it lists {len(part.shards)} shards for {part.tokens} tokens")
     except OSError as error:
         raise UserError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
     except ValidationError as error:
         first = error.errors()[0]
         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise UserError(f"{str(path)!r} is no index of tokens: {reason}", fix=REBUILD) from None
+        raise UserError(f"{str(path)!r} is no index of {of}: {reason}", fix=REBUILD) from None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UserError(f"{str(path)!r} is damaged: {error}", fix=REBUILD) from None
+        raise damaged(path, error) from None
     return index
+
+
+def damaged(path: Path, why: object) -> UserError:
+    return UserError(f"{str(path)!r} is damaged: {why}", fix=REBUILD)
 
 
 class ShardedArray:
