@@ -60,7 +60,8 @@ def plan(model: nn.Module, task: Task, spec: TrainSpec, *, seed: int, par: Paral
     a_row = (each[most] - each[least]) / max(1, most - least)
     room = float("inf") if made.memory is None else made.memory - held - (each[most] - most * a_row)
     if at_once * a_row > room:
-        return made._replace(held=held, peak=round(held + each[most] + (at_once - most) * a_row), fit=int(room / a_row))
+        fit = max(0, int(room // a_row)) if a_row else 0
+        return made._replace(held=held, peak=round(held + each[most] + (at_once - most) * a_row), fit=fit)
 
     of_gradient = peak(lambda: updater.gradient(1, window), model, par.device)
     updater.placement.drop_gradients()

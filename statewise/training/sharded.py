@@ -124,7 +124,7 @@ class Sharded(Apart):
 
         if not hasattr(FSDPModule, "reset_iter_state"):
             raise UserError(
-                f"PyTorch {torch.__version__} is too old to divide a model between processes: 2.11 is, 2.13 is not",
+                f"a model can be divided between processes from PyTorch 2.13 on, and this is {torch.__version__}",
                 fix='a newer PyTorch, or train.shard="never"',
             )
 

@@ -90,6 +90,15 @@ def test_what_needs_a_run_is_refused(more: list[str], text: Path) -> None:
     assert "--plan writes nothing" in said.err
 
 
+@pytest.mark.parametrize("batch", [1, 8])
+def test_where_not_one_row_fits_none_is_advised(batch: int, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = sw.plan("gru", settings={**SMALL, "train.batch": batch}, data=text).held
+    monkeypatch.setattr("statewise.training.planning.memory_of", lambda device: held)
+    made = sw.plan("gru", settings={**SMALL, "train.batch": batch}, data=text)
+    assert made.fit == 0
+    assert made.step_seconds is None
+
+
 def test_counting_has_no_steps(text: Path) -> None:
     with pytest.raises(sw.UserError, match="no steps to plan"):
         sw.plan("markov", data=text)
